@@ -11,25 +11,25 @@
 
 enum { MAX_CLASSES = 40, MAX_SHARDS = 16 };
 
-/* Not split; along the axis that fits best; by samples. */
+/* Ways to split an op: not at all; along the axis that fits it best; by samples. */
 enum split_way { WHOLE, FITTING, SAMPLES, N_WAYS };
 static const char *const axis_of[N_WAYS] = { [SAMPLES] = "batch" };
 
-/* A class of ops with the same signature, which are split the same way: layers of a network repeat. */
+/* Ops with the same signature, such as repeated layers. They are split the same way. */
 struct alike { const char *key; int *op, n; double flop; enum split_way way; bool can[N_WAYS]; };
 struct split_search {
 	const struct dlb_profile *p;
 	const struct dlb_cluster *cl;
 	const struct dlb_graph *g;		/* unsplit */
 	struct dlb_arena *a;
-	struct dlb_split_request *sure;		/* split in any case: requested, or too large for a node */
+	struct dlb_split_request *sure;		/* made in any case: requested, or the op fits no node */
 	int n_sure;
 	struct alike *alike;
 	int n_alike;
 	int *fastest;				/* nodes, fastest first */
 };
 
-/* True for a forward op that can be split by itself and is not yet. */
+/* True for a forward op that can be split by itself and is not in sure[] yet. */
 static bool is_open(const struct split_search *s, const struct dlb_op *o)
 {
 	const struct dlb_split_rule *r = o->phase == DLB_FORWARD ? dlb_split_rule_of(o) : NULL;
@@ -42,7 +42,7 @@ static bool is_open(const struct split_search *s, const struct dlb_op *o)
 
 /* -- the effect of a split -- */
 
-/* Returns k for shard NAME@k, or for a backward op or update of that shard; -1: whole. */
+/* Returns k for shard NAME@k, and for a backward op or update of that shard; -1: the op is not split. */
 static int shard_of(const struct dlb_graph *g, int op)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -70,7 +70,8 @@ static double finish_of(const struct dlb_cost *c, int op, const int *where, cons
 	return start + dlb_cost_op_s(c, op, where[op], (double)g->batch);
 }
 
-/* Seconds of a step in graph order, shard k on the kth fastest of n nodes, whole ops on the fastest. */
+/* Seconds of a step whose ops run in graph order: shard k on the kth fastest of n nodes, whole ops on the
+ * fastest node. */
 static double schedule_s(const struct split_search *s, const struct dlb_cost *c, int n)
 {
 	const struct dlb_graph *g = c->graph;
@@ -115,8 +116,8 @@ static double with_split_s(const struct split_search *s, const struct dlb_split_
 
 /* -- ops that do not fit -- */
 
-/* Memory of one of k shards of an op: its share of the output and of the weights with their gradients
- * and states, and the whole input. */
+/* Bytes that one of k shards of an op needs: its share of the output and of the weights with their gradients
+ * and optimizer states, and the whole input. */
 static double need_bytes(const struct dlb_graph *g, int op, int k, int n_state)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -142,7 +143,7 @@ static int descending(const void *a, const void *b)
 	return (*y > *x) - (*y < *x);
 }
 
-/* The rest of a node's memory is left for its other ops. */
+/* Fraction of a node's memory that one shard may use; the rest is left for other ops. */
 static const double most_of_a_node = 0.9;
 
 static void split_what_does_not_fit(struct split_search *s, int n_state)
@@ -212,7 +213,8 @@ static void find_alike(struct split_search *s)
 	s->n_alike = s->n_alike < MAX_CLASSES ? s->n_alike : MAX_CLASSES;
 }
 
-/* Collects the splits: those needed in any case, and the classes switched on, in n shards. */
+/* Collects the splits: those made in any case, and those of the signatures that are split now, into n shards.
+ * Returns their number. */
 static int collect(const struct split_search *s, int n, const char *why, struct dlb_split_request *ask)
 {
 	int m = s->n_sure;
@@ -243,7 +245,7 @@ static bool can_split(const struct split_search *s, int op, int n, enum split_wa
 	return can;
 }
 
-/* Splits all classes that can be split this way; returns the seconds of a step. */
+/* Splits the ops of all signatures that can be split this way; returns the seconds of a step. */
 static double start_with(struct split_search *s, int n, enum split_way way, struct dlb_split_request *ask)
 {
 	for (int k = 0; k < s->n_alike; k++)
@@ -251,8 +253,8 @@ static double start_with(struct split_search *s, int n, enum split_way way, stru
 	return with_split_s(s, ask, collect(s, n, "", ask), n);
 }
 
-/* Starts from the better of both ways. Class by class, smallest first, takes the way that makes the step
- * shorter, or equally short with fewer splits. Returns the seconds of a step. */
+/* Starts from the better of both ways. Then, signature by signature with the fewest FLOP first, takes the way
+ * that makes the step shorter, or no split if the step stays equally short. Returns the seconds of a step. */
 static double improve(struct split_search *s, int n, struct dlb_split_request *ask)
 {
 	bool changed = true;
@@ -290,7 +292,7 @@ static double improve(struct split_search *s, int n, struct dlb_split_request *a
 
 static const double least_gain = 0.02;
 
-/* 2, 4, 8 ..., and finally the number of nodes. */
+/* The number of shards to try after k: 2, 4, 8 ..., and finally the number of nodes. */
 static int next_count(int k, int n_nodes)
 {
 	return k < n_nodes && 2 * k > n_nodes ? n_nodes : 2 * k;

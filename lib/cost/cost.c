@@ -13,7 +13,7 @@ void dlb_cost_release(struct dlb_cost *c)
 	memset(c, 0, sizeof *c);
 }
 
-/* Finds the FLOP/s of the fastest op with at least a tenth of the largest op's FLOP. */
+/* Finds, for each kind, the FLOP/s of the fastest op with at least a tenth of the largest op's FLOP. */
 static void find_matrix_flops(struct dlb_cost *c)
 {
 	double n = (double)c->batch[0], most = 0;
@@ -47,8 +47,9 @@ void dlb_cost_set_optimizer(struct dlb_cost *c, int rule)
 				  dlb_optimizers[sgd].bytes_per_element;
 }
 
-/* Extends the line through (n0, t0) and (n1, t1), n1 > n0, to n outside. Below n0, a line without a fixed
- * part gives at least the proportional cost; a line that falls because of noise is made flat. */
+/* Extends the line through (n0, t0) and (n1, t1), n1 > n0, to an n outside of n0..n1. Below n0, a line that
+ * would be negative at n = 0 is replaced by the proportional cost t0 n / n0. A line that falls because of
+ * noise is made flat. */
 static double outside(double n, double n0, double t0, double n1, double t1)
 {
 	double slope = (t1 - t0) / (n1 - n0);
@@ -60,7 +61,7 @@ static double outside(double n, double n0, double t0, double n1, double t1)
 	return t0 - slope * n0 >= 0 ? t0 + slope * (n - n0) : t0 * n / n0;
 }
 
-/* With a single measured size, the time is scaled by the op's memory traffic. */
+/* Seconds for n samples if t was measured at the only batch size: scaled by the op's memory traffic. */
 static double scaled(const struct dlb_cost *c, int op, double n, double t)
 {
 	const struct dlb_op *o = &c->graph->op[op];
@@ -97,7 +98,8 @@ double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
 	return s > 0 ? s : 0;
 }
 
-/* The update that reads gradient t moves as many bytes, and they are in cache or not as in that update. */
+/* Seconds of the SGD update that reads gradient t; 0: none. A gradient sum moves as many bytes as this
+ * update, and the same part of them is in cache. */
 static double plain_update_s(const struct dlb_cost *c, int t, int kind)
 {
 	const struct dlb_graph *g = c->graph;
@@ -122,8 +124,8 @@ const char *const dlb_buffers_names[DLB_N_BUFFERS] = {
 	[DLB_BUF_WEIGHTS] = "weights", [DLB_BUF_STATE] = "state", [DLB_BUF_ACTIVATIONS] = "activations",
 };
 
-/* An update reads and writes its weight, reads a gradient of the same size, and
- * the rest of its traffic is state. */
+/* An update reads and writes its weight and reads a gradient of the same size; the rest of its traffic is
+ * state. */
 void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[DLB_N_BUFFERS])
 {
 	const struct dlb_op *o = &c->graph->op[op];
@@ -229,7 +231,7 @@ double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *
 
 	if (k < 2)
 		return 0;
-	for (int i = 0; i < o->n_in; i++)	/* weights are split and not sent */
+	for (int i = 0; i < o->n_in; i++)	/* weights are split, not sent */
 		if (o->in[i] >= 0 && c->graph->tensor[o->in[i]].kind != DLB_T_WEIGHT)
 			in += dlb_tensor_bytes(&c->graph->tensor[o->in[i]], n);
 	for (int i = 0; i < k; i++) {

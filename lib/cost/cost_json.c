@@ -11,8 +11,9 @@
  *      "transfers":[{"route":["shm"], "from":0, "to":1, "latency_s":1e-6, "bandwidth_Bps":6e9}],
  *      "fit":     [{"kind":"cpu", "work":"conv", ...}]}
  *
- * time_s is null for a kind without a kernel. state_bytes is for one optimizer state; the optimizer sets
- * their number. "memory", "split", "transfers" and "fit" inform people; the reader computes them again. */
+ * time_s is null for a kind without a kernel. state_bytes is for one optimizer state; the optimizer
+ * determines the number of states. "memory", "split", "transfers" and "fit" inform people; the reader ignores
+ * them. */
 #include "cost/cost.h"
 #include "optim/optim.h"
 #include "util/hash.h"
@@ -32,8 +33,8 @@ static void set_known(json_t *o, const char *key, double x)
 
 struct memory { double output, weight, gradient, state, buffer; };
 
-/* Memory that an op needs on its node: its outputs (one pass over the whole
- * batch) and the state stored with it. */
+/* Bytes that an op needs on its node: its outputs (one pass over the whole batch) and the state whose home is
+ * this op. */
 static struct memory memory_of(const struct dlb_graph *g, int op, int64_t batch)
 {
 	struct memory m = { .output = dlb_cost_out_bytes(g, op, batch) };
@@ -69,7 +70,7 @@ static int by_hash(const void *a, const void *b)
 
 static uint64_t hash_real(uint64_t h, double x)
 {
-	x += 0.0;	/* -0 */
+	x += 0.0;	/* -0 becomes +0 */
 	return dlb_hash_bytes(h, &x, sizeof x);
 }
 
@@ -125,7 +126,7 @@ static json_t *write_memory(const struct dlb_cost *c, int op)
 	return o;
 }
 
-/* As an example, the communication of the op split over all nodes (at most 16). */
+/* Writes, as an example, the seconds of communication if the op is split over all nodes (at most 16). */
 static void write_split(json_t *row, const struct dlb_cost *c, int op)
 {
 	const char *work = dlb_op_work(c->graph->op[op].type);
@@ -210,7 +211,7 @@ static json_t *write_rows(const struct dlb_cost *c)
 	return rows;
 }
 
-/* ---- for people: distinct routes, quality of the fit ---- */
+/* ---- information for people: distinct routes, quality of the fit ---- */
 
 static json_t *write_route(const struct dlb_cluster *cl, int a, int b)
 {
@@ -240,7 +241,8 @@ static uint64_t route_hash(const struct dlb_cluster *cl, int a, int b)
 	return h;
 }
 
-/* One example per distinct route, between the first two nodes of each leaf (at most 512 leaves). */
+/* Writes one example of each distinct route among the first two nodes of every leaf group (at most 512
+ * leaves). */
 static json_t *write_transfers(const struct dlb_cluster *cl)
 {
 	json_t *a = json_array();
@@ -519,7 +521,7 @@ static int read_rows(struct cost_reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* Checks that the kinds are those of the cluster, in any order. */
+/* Checks that the section has all kinds of the cluster, in any order. */
 static int read_kinds(struct cost_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_cost *c = rd->c;

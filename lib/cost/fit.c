@@ -1,10 +1,10 @@
 /* Fits the costs: the roofline of each class of work, and the time of every op on every kind of device.
  *
- * For one kind and one class of work, with measured samples (flop, bytes, seconds), finds launch, a, b >= 0
- * that minimise the squared relative errors of launch + max(a flop, b bytes). The side of the max of
- * each sample depends on a and b, so assigning sides and fitting alternate until the sides stay the same
- * (as in k-means; at most 20 times). Classes without measurements use the efficiencies that the cluster
- * states for the kind, else defaults. */
+ * For one kind and one class of work, with measured samples (flop, bytes, seconds), dlb_roofline_fit finds
+ * launch, a, b >= 0 that minimise the squared relative errors of launch + max(a flop, b bytes). The side of
+ * the max that each sample is on depends on a and b. So assigning sides and fitting alternate until the sides
+ * stay the same (as in k-means; at most 20 times). Classes without measurements use the efficiencies that the
+ * cluster states for the kind, else defaults. */
 #include "cost/cost.h"
 #include <math.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static const struct { const char *work; double flop_efficiency, bytes_efficiency
 };
 enum { N_WORKS = sizeof works / sizeof *works, MAX_BLIND = 100 };
 
-/* Estimate for more threads than were measured: work bound by arithmetic gains 90 % of each added thread;
- * memory bandwidth grows as the square root of the number of threads. */
+/* Estimate for a number of threads that was not measured: peak FLOP/s grow by 90 % of one thread's with each
+ * added thread; memory bandwidth grows as the square root of the number of threads. */
 static const double thread_efficiency = 0.9;
 
 double dlb_roofline_s(const struct dlb_roofline *r, double flop, double bytes)
@@ -32,7 +32,8 @@ double dlb_roofline_s(const struct dlb_roofline *r, double flop, double bytes)
 	return r->launch_s + fmax(flop * r->flop_s, bytes * r->byte_s);
 }
 
-/* Solves the m x m system in place by Gaussian elimination with pivoting; false if it is singular. */
+/* Solves the m x m system (right side in column m) in place by Gauss-Jordan elimination with pivoting; false
+ * if it is singular. */
 static bool solve(double a[3][4], int m)
 {
 	for (int i = 0; i < m; i++) {
@@ -56,8 +57,9 @@ static bool solve(double a[3][4], int m)
 	return true;
 }
 
-/* One least-squares step over the columns in `use` (0 launch, 1 flop, 2 bytes): weights 1/t^2 make the errors
- * relative. Columns are first scaled to unit length. A column with a negative result is dropped. */
+/* One least-squares step over the columns in `use` (0 launch, 1 flop, 2 bytes). Weights 1/t^2 make the errors
+ * relative. Columns are first scaled to unit length. If a coefficient would be negative, it is set to 0, its
+ * column is removed from `use`, and the step is repeated. */
 static void least_squares(struct dlb_roofline *r, const struct dlb_roofline_samples *s,
 			  const bool *memory_side, bool use[3])
 {
@@ -79,7 +81,7 @@ static void least_squares(struct dlb_roofline *r, const struct dlb_roofline_samp
 						memory_side[i] ? bytes[i] : 0 };
 				for (int k = 0; k < 3; k++)
 					if (!use[k])
-						rest -= x[k] * *out[k];	/* a fixed coefficient */
+						rest -= x[k] * *out[k];	/* its coefficient is fixed */
 				for (int p = 0; p < m; p++) {
 					if (!pass) {
 						length[p] += w * x[col[p]] * x[col[p]];
@@ -92,7 +94,7 @@ static void least_squares(struct dlb_roofline *r, const struct dlb_roofline_samp
 				}
 			}
 		if (!solve(a, m)) {
-			/* All samples have the same size: launch and work cannot be separated. */
+			/* If all samples have the same size, launch and work cannot be separated. */
 			if (!use[0] || m < 2)
 				return;
 			use[0] = false;
@@ -114,7 +116,8 @@ static void least_squares(struct dlb_roofline *r, const struct dlb_roofline_samp
 	}
 }
 
-/* Alternates from the start *r; returns the sum of squared relative errors. */
+/* Alternates between assigning sides and fitting, starting from *r; returns the weighted sum of squared
+ * relative errors. */
 static double descend(struct dlb_roofline *r, const struct dlb_roofline_samples *s, bool *side)
 {
 	const double *flop = s->flop, *bytes = s->bytes, *t = s->time_s, *weight = s->weight;
@@ -158,8 +161,8 @@ void dlb_roofline_fit(struct dlb_roofline *r, const struct dlb_roofline_samples 
 		bool memory = false;
 		for (int i = 0; i < s->n; i++)
 			memory |= side[i];
-		/* No sample is bound by memory: keeps the coefficient, unless a sample would then be
-		 * bound. */
+		/* If no sample is bound by memory, keeps the coefficient, but lowers it as far as is needed
+		 * so that no sample becomes bound by memory. */
 		if (!memory)
 			x.byte_s = r->byte_s;
 		for (int i = 0; i < s->n && !memory; i++)
@@ -190,9 +193,9 @@ static struct dlb_roofline_samples unweighted(const struct samples *s)
 }
 struct kind_model {
 	double peak_flops, bandwidth_Bps;
-	struct dlb_roofline of[N_WORKS];		/* for this peak and bandwidth */
-	bool fitted[N_WORKS];				/* to measurements on this kind */
-	bool stated[N_WORKS];				/* from the cluster's efficiencies, not fitted */
+	struct dlb_roofline of[N_WORKS];		/* with this peak and bandwidth */
+	bool fitted[N_WORKS];				/* fitted to measurements on this kind */
+	bool stated[N_WORKS];				/* not fitted, but from the cluster's efficiencies */
 };
 
 static int work_of(const char *type)
@@ -229,8 +232,8 @@ static void default_model(struct kind_model *m)
 						  1 / (m->bandwidth_Bps * works[w].bytes_efficiency) };
 }
 
-/* Collects the measured samples of profile kind q and one class of work (w < 0:
- * all). Arrays hold rows x batches. */
+/* Collects the measured samples of profile kind q and class of work w (w < 0: all classes). The arrays have
+ * room for rows x batches samples. */
 static void take_samples(const struct dlb_graph *g, const struct dlb_profile *p, int q, int w,
 			 struct samples *s)
 {
@@ -268,8 +271,9 @@ static double relative_error(const struct dlb_roofline *r, const struct samples 
 	return fabs(dlb_roofline_s(r, s->flop[i], s->bytes[i]) - s->time_s[i]) / s->time_s[i];
 }
 
-/* Error of predicting each signature from a fit to the others: the relevant error for ops that were not
- * measured. It needs a fit per signature, so large classes are skipped. */
+/* Median relative error of predicting each signature from a fit to the other signatures: the error to expect
+ * for ops that were not measured. It needs a fit per signature, so classes of more than MAX_BLIND signatures
+ * are skipped (NAN). */
 static double blind_error(const struct dlb_roofline *start, struct samples *s)
 {
 	struct dlb_roofline_samples some = unweighted(s);
@@ -323,9 +327,9 @@ static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q,
 	free(e);
 }
 
-/* Fits profile kind q. Peak and bandwidth are measured, else stated by the cluster, else the best rates
- * among the ops. Writes the quality of the fit to `c`, unless that is NULL: the fits without one
- * signature take most of the time. */
+/* Fits profile kind q. Peak and bandwidth are measured, else stated by the cluster, else the best rates among
+ * the ops. Writes the quality of the fit to `c`; c NULL: skips this, because blind_error takes most of the
+ * time. */
 static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, int q,
 		     const struct dlb_device_kind *stated, struct samples *s, struct kind_model *m)
 {
@@ -357,7 +361,8 @@ static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct
 		struct dlb_roofline start = m->of[w];
 		take_samples(g, p, q, w, s);
 		if (!s->n) {
-			/* not measured: default efficiency, with this kind's launch time */
+			/* A class that was not measured has default efficiencies and this kind's launch
+			 * time. */
 			m->of[w].launch_s = all.launch_s;
 			continue;
 		}
@@ -377,11 +382,12 @@ struct fitter {
 	const struct dlb_profile *p;		/* may be NULL */
 	const struct dlb_cluster *cl;
 	struct kind_model *model;		/* [profile kind] */
-	int *row_of;				/* [op] row; -1: none */
+	int *row_of;				/* [op] row of the profile; -1: none */
 };
 
-/* The profile's kind used for cluster kind k: the same (*exact), else the same back end with the nearest
- * number of threads, else the first. -1: the profile has none. */
+/* The profile's kind used for cluster kind k: the kind of the same name (then *exact is true), else the kind
+ * of the same back end with the nearest number of threads, else the first kind. -1: the profile has no
+ * kinds. */
 static int base_kind(const struct fitter *f, int k, bool *exact)
 {
 	const struct dlb_device_kind *d = &f->cl->kind[k];
@@ -412,7 +418,7 @@ static bool same_backend(const char *kind_name, const char *backend)
 	return strlen(backend) == n && !strncmp(kind_name, backend, n);
 }
 
-/* The rooflines of cluster kind k: efficiencies of the base kind with k's own peak and bandwidth. */
+/* Finds the rooflines of cluster kind k: efficiencies of the base kind, with k's own peak and bandwidth. */
 static int model_of(const struct fitter *f, int k, int base, bool exact, struct kind_model *m,
 		    struct dlb_error *err)
 {
@@ -466,9 +472,9 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 	return 0;
 }
 
-/* Times of one op on one kind at every batch size. Measurements are used as they are. For a batch size or
- * kind without one, the nearest measurement is multiplied by the ratio of the rooflines. Returns whether the
- * op was measured. */
+/* Finds the times of one op on one kind at every batch size. Measurements are used as they are. For a batch
+ * size or kind without a measurement, the measurement at the nearest batch size is multiplied by the ratio of
+ * the rooflines. Returns whether the op was measured on this kind. */
 static bool op_times(const struct fitter *f, int op, int k, int base, bool exact, const struct kind_model *m,
 		     double *t)
 {
@@ -547,7 +553,7 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 	for (int i = 0; i < c->n_ops; i++) {
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)i;
 		double *t = &c->op_s[at * (size_t)c->n_batches];
-		/* Ops of one row cost the same, whatever their names. */
+		/* Ops of one row of the profile have equal costs: the first op's times are copied. */
 		int r = f->row_of[i], first = r < 0 ? i : f->p->row[r].op[0];
 		if (first < i) {
 			size_t from = (size_t)k * (size_t)c->n_ops + (size_t)first;

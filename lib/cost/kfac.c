@@ -1,4 +1,5 @@
-/* Time of K-FAC's matrix operations: FLOP (optim/kfac.h) over the rate of the kind's fastest large op. */
+/* Times of K-FAC's matrix operations: FLOP (optim/kfac.h) divided by the FLOP/s of the kind's fastest large
+ * op. */
 #include "cost/cost.h"
 #include "optim/kfac.h"
 

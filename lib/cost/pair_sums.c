@@ -9,8 +9,8 @@ struct pair_sum_search {
 	const struct dlb_cost *c;
 	const struct dlb_graph *g;
 	struct dlb_arena a;
-	int *fastest;				/* nodes */
-	double *load;				/* [direction] in seconds */
+	int *fastest;				/* node ids, fastest first */
+	double *load;				/* [direction] seconds of transfers */
 	int n_directions;
 };
 
@@ -32,7 +32,7 @@ int *dlb_cost_fastest_nodes(const struct dlb_cost *c, struct dlb_arena *a)
 	return fastest;
 }
 
-/* The forward op of op: itself, or the one it differentiates. */
+/* The forward op of op: op itself, or the op that it differentiates. */
 static int forward_of(const struct dlb_graph *g, int op)
 {
 	return g->op[op].phase == DLB_FORWARD || g->op[op].of < 0 ? op : g->op[op].of;
@@ -43,7 +43,7 @@ static int node_of(const struct pair_sum_search *x, int shard)
 	return x->fastest[shard % x->c->cluster->n_nodes];
 }
 
-/* Adds a transfer that starts together with the earlier ones; returns its latency. */
+/* Adds to the loads a transfer that starts together with those added before; returns its latency. */
 static double send(struct pair_sum_search *x, double bytes, int from, int to)
 {
 	const struct dlb_cluster *cl = x->c->cluster;
@@ -56,7 +56,7 @@ static double send(struct pair_sum_search *x, double bytes, int from, int to)
 	return way.latency_s;
 }
 
-/* Seconds until all these transfers have arrived; clears the loads. */
+/* Seconds until all transfers in the loads have arrived; clears the loads. */
 static double arrive(struct pair_sum_search *x, double latency)
 {
 	double most = 0;
@@ -68,7 +68,8 @@ static double arrive(struct pair_sum_search *x, double latency)
 	return latency + most;
 }
 
-/* Longest op of the shards, in the sum's phase, that contributes to no part of the sum. */
+/* Seconds of the longest op of the shards, in the sum's phase, that is neither the sum nor computes a part of
+ * it. */
 static double longest_besides(const struct pair_sum_search *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;
@@ -90,13 +91,13 @@ static double longest_besides(const struct pair_sum_search *x, int sum, const in
 	return longest;
 }
 
-/* Relative gain of adding in pairs a sum of n parts made by these ops: (seconds by one op - seconds
- * in pairs) / seconds by one op. */
+/* Relative gain if a sum of n parts, computed by the ops op[n], is added in pairs: (seconds by one op -
+ * seconds in pairs) / seconds by one op. */
 static double gain(struct pair_sum_search *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;
 	const double bytes = dlb_tensor_bytes(&g->tensor[g->op[sum].out[0]], g->batch);
-	/* time per tensor read or written */
+	/* seconds per tensor read or written */
 	const double add_s = dlb_cost_op_s(x->c, sum, node_of(x, 0), (double)g->batch) / (n + 1);
 	int *count = dlb_xcalloc((size_t)n + 1, sizeof *count),
 	    *shard = dlb_xcalloc((size_t)n + 1, sizeof *shard), K = 0, most = 1;
@@ -113,7 +114,7 @@ static double gain(struct pair_sum_search *x, int sum, const int *op, int n)
 		latency = fmax(latency, send(x, bytes, node_of(x, s < 0 ? 0 : s), node_of(x, 0)));
 	}
 	one = arrive(x, latency) + add_s * (n + 1);
-	if (most > 1)				/* first the parts of each shard */
+	if (most > 1)				/* each shard first adds its own parts */
 		pairs += add_s * (most + 1);
 	const double wait = longest_besides(x, sum, op, n) / 2;
 	for (int step = 1; step < K; step *= 2) {

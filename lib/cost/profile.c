@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops with equal signatures at one batch size may differ at another (a fixed dimension may equal the
- * batch), so the key has two sizes. */
+/* hash: of an op's signatures at two batch sizes. Ops with equal signatures at one size may differ at
+ * another, because a fixed dimension may equal the batch. */
 struct profile_key { uint64_t hash; int op; };
 
 static int by_key_then_op(const void *a, const void *b)
@@ -68,8 +68,8 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 		qsort(p->row, (size_t)p->n_rows, sizeof *p->row, by_first_op);
 }
 
-/* Half the smallest measured memory bandwidth of kinds with nodes in group g or
- * below; INFINITY: none measured. */
+/* Half the smallest memory bandwidth measured on the kinds of the nodes in `group` and below; INFINITY: none
+ * measured. */
 static double slowest_copy_Bps(const struct dlb_profile *p, const struct dlb_cluster *c, int group)
 {
 	double least = INFINITY;

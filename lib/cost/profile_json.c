@@ -227,7 +227,7 @@ int dlb_batch_sizes_read(const struct dlb_ref *o, const char *key, int n_batches
 	return 0;
 }
 
-/* x [kind][n] */
+/* Reads an optional member of a row into x [kind][n]. */
 static int read_sizes(const struct dlb_ref *row, const char *key, const struct dlb_profile *p, int n,
 		      double **x, struct dlb_error *err)
 {
@@ -337,8 +337,8 @@ int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct 
 		dlb_ref_fail(&rows, err, "%d rows for %d ops", n, g->n_ops);
 		goto out;
 	}
-	/* Rows before kinds: adding a kind allocates storage in every row. The list of names ends with
-	 * NULL. */
+	/* Rows are made before kinds, because adding a kind allocates storage in every row. The list of kind
+	 * names ends with NULL. */
 	p->row = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *p->row);
 	p->n_rows = n;
 	if (read_kinds(&r, p, err))
@@ -353,8 +353,8 @@ out:
 	return rc;
 }
 
-/* Returns the graph section with the members of the old one that are not ours: the
- * user's, or of a newer version. */
+/* Adds to the new graph section the members of the old one (was) that dlb does not write itself: the user's,
+ * or those of a newer version. Returns the new section. */
 static json_t *with_members_of(json_t *was, json_t *graph)
 {
 	static const char *const ours[] = { "loss", "label", "seed", "rewrites", "split" };
