@@ -31,9 +31,9 @@ int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 	return (int)(c->code[node].action[action].key / c->slot_keys);
 }
 
-/* The key for the sum of a gradient of update op u, which only u needs: before the first item of u's node
- * that starts after the expected arrival of micro-batch m, but at least `least`; m = M: before u.
- * items[n]: the node's items up to u. */
+/* The key of the sum of a received gradient, which only update op u needs: just before the first item of u's
+ * node that starts after the gradient of micro-batch m is expected, but at least `least`; m = M: just before
+ * u. edge: from the gradient's op to u. items[n]: the node's items up to and including u. */
 static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m,
 			      int64_t least)
 {
@@ -55,7 +55,8 @@ static int64_t key_of_arrival(const struct compiler *c, const struct action *ite
 	return items[lo < n ? lo : n - 1].key - 1;
 }
 
-/* Asynchronous: in the half-slot after the one that made the gradient, before updates. */
+/* The same key under an asynchronous schedule: in the half-slot after the one that computes the gradient,
+ * before the updates. */
 static int64_t key_of_arrival_async(const struct compiler *c, int from, int m, int update)
 {
 	return (dlb_compile_key(c, from, m) / c->slot_keys + 1) * c->slot_keys + 2 * (update + 1) - 1;
@@ -69,12 +70,14 @@ static int edge_from(const struct dlb_flow *f, int op, int pred)
 	dlb_bug("op %d does not read from op %d", op, pred);
 }
 
-/* With updates last: the offset of their keys, and the key between them and all other actions. */
+/* If updates come last: half of the offset that is added to their keys, and the key of the global norm, which
+ * lies between all other actions and the updates. */
 static int64_t late(const struct compiler *c) { return (int64_t)c->g->n_ops * c->M + 2; }
 static int64_t norm_key(const struct compiler *c) { return 2 * late(c) - 2; }
 
-/* Asynchronous: the norm comes before the updates of its half-slot and after its other actions; the
- * squares before it, in the half-slot in which the last gradient is summed. */
+/* Adds the actions of the global norm under an asynchronous schedule. NORM comes after the other actions of
+ * its half-slot and before the updates. SQUARES comes at the same position of the half-slot in which the last
+ * gradient is summed. */
 static void add_norm_async(const struct compiler *c, struct node_code *l)
 {
 	const struct dlb_graph *g = c->g;
@@ -100,7 +103,7 @@ static void add_norm_async(const struct compiler *c, struct node_code *l)
 	};
 }
 
-/* Lists the node's items; with updates last, *n_before items come before them. Returns their number. */
+/* Lists the node's items; if updates come last, *n_before items precede them. Returns the number of items. */
 static int find_items(const struct compiler *c, int node, struct action *items, int *n_before)
 {
 	const struct dlb_node_plan *np = &c->p->node[node];
@@ -122,8 +125,8 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 	return n;
 }
 
-/* Finds the keys of second runs: of (op, m) just before the first backward op that needs it, directly or through
- * other second runs. */
+/* Finds the keys of second runs: (op, m) runs again just before the first backward op that needs it, directly
+ * or through other second runs. */
 static void find_again_keys(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
@@ -176,10 +179,11 @@ static void add_sums(const struct compiler *c, int node, const struct action *it
 
 	if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || (fed && !dlb_kfac_operand(&g->op[op], j)))
 		return;
-	/* training data are always here: use the time of the gradient, whose op reads them too */
+	/* Training data need no message. Their sum uses the time of the gradient, whose op reads them too. */
 	const int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer,
 		  edge = edge_from(&c->f, op, from);
-	/* a received gradient is summed when the next one is expected: a late message then delays nothing */
+	/* A received gradient is summed when the next one is expected, so that a late message delays
+	 * nothing. */
 	for (int m = 0; m < c->M; m++) {
 		key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :
 		      c->lag                        ? key_of_arrival_async(c, from, m, op) :
@@ -190,7 +194,8 @@ static void add_sums(const struct compiler *c, int node, const struct action *it
 	}
 }
 
-/* Actions that are no items: the start, the end or the ticks, barriers, second runs and sums. */
+/* Adds the actions that are not items: start and end (asynchronous: ticks), barriers, second runs and
+ * sums. */
 static void add_others(struct compiler *c, int node, const struct action *items, int n_items, int n_before)
 {
 	const struct dlb_graph *g = c->g;
@@ -218,8 +223,8 @@ static void add_others(struct compiler *c, int node, const struct action *items,
 		l->action[l->n_actions++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM, false };
 }
 
-/* Sorts the node's actions and puts its items among them. Items mostly come in the order of their keys, and are
- * many: they are sorted only if they do not. l->action has room for all. */
+/* Sorts the node's actions and merges its items into them. The items are many and usually in the order of
+ * their keys already, so they are sorted only if they are not. l->action has room for all. */
 static void put_in_order(struct node_code *l, struct action *items, int n_items)
 {
 	int i = n_items, a = l->n_actions;
@@ -231,7 +236,7 @@ static void put_in_order(struct node_code *l, struct action *items, int n_items)
 		}
 	qsort(l->action, (size_t)a, sizeof *l->action, by_key);
 	l->n_actions += n_items;
-	for (int to = l->n_actions; i > 0;) /* from behind, in place */
+	for (int to = l->n_actions; i > 0;) /* merges in place, from the end */
 		l->action[--to] = a > 0 && by_key(&l->action[a - 1], &items[i - 1]) > 0 ? l->action[--a] :
 											  items[--i];
 }

@@ -1,10 +1,10 @@
 /* --compress auto: chooses the compression of each class of sums by simulation on the plan's links. See
  * plan.h.
  *
- * Classes are decided one after the other. A candidate is judged by the simulated step: the compressed
- * bytes on these links, the time of compressing, and the overlap of both with other work. A lossy
- * candidate must shorten the step: by a hundredth if its rounding has a stated bound, by a twentieth if
- * its effect on the loss is only measured. */
+ * Classes are decided one after the other. A candidate is judged by the simulated step, which includes the
+ * compressed bytes on these links, the time of compressing, and the overlap of both with other work. A lossy
+ * candidate must shorten the step by 1 % if its rounding has a stated bound, and by 5 % if its effect on the
+ * loss is only measured. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +19,11 @@
 
 #define GAIN_OF_ROUNDING 0.01
 #define GAIN_OF_LOSS 0.05
-#define BF16_ROUNDING 0x1p-9		/* relative, once: 8 significant bits */
+#define BF16_ROUNDING 0x1p-9		/* relative error of one rounding to 8 significant bits */
 
-/* Errors of candidates. sums: a bound, relative to the sum of the addends' sizes. loss: held-out loss
- * relative to that of dense sums, as measured (dlb-place(1)). */
+/* The quantity of which a candidate's error is stated. sums: a bound, relative to the sum of the addends'
+ * magnitudes. loss: measured relative increase of the held-out loss over that of dense sums
+ * (dlb-place(1)). */
 static const char of_sums[] = "sums", of_loss[] = "loss";
 struct compression_candidate {
 	const char *how;
@@ -30,14 +31,14 @@ struct compression_candidate {
 	/* true: only for optimizers that divide by second moments; false: only for others */
 	bool of_moments;
 	bool any_optimizer;
-	double roundings;			/* of each element; -1: one per replica */
-	double loss;				/* 0: only the sums have an error */
+	double roundings;			/* number of roundings of each element; -1: one per replica */
+	double loss;				/* error of the loss; 0: an error of sums is stated */
 };
 static const struct compression_candidate candidates[] = {
 	{ .how = "bf16", .of_class = { true, true, true }, .any_optimizer = true, .roundings = -1 },
-	/* L is rounded once, and counts twice in L L' */
+	/* L is rounded once, and its error counts twice in L L' */
 	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },
-	/* By rising loss: a more lossy candidate must be better than a less lossy one. */
+	/* Ordered by rising loss: a more lossy candidate must shorten the step further. */
 	{ .how = "cholesky",
 	  .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true },
 	  .loss = 0.0095 },
@@ -66,7 +67,7 @@ struct compression_result {
 	bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED];
 };
 
-/* Simulates the step with the plan's current compression; -1: it does not fit. */
+/* Simulates the step with the plan's current compression. -1 with err: for example, it does not fit. */
 static int weigh(const struct compression_trial *w, struct compression_result *o, struct dlb_error *err)
 {
 	struct dlb_program g;
@@ -122,7 +123,8 @@ static bool may_try(const struct compression_trial *w, const struct compression_
 	return x->of_class[cls] && (x->any_optimizer || x->of_moments == w->moments);
 }
 
-/* The row that is worth its error, of those from `first` on; row `first` is dense. */
+/* The best row of advice from row `first` (dense) on; a row must shorten the step by the gain that its kind
+ * of error demands. */
 static int best_of(const struct dlb_plan *p, int first)
 {
 	int best = first;
@@ -136,7 +138,8 @@ static int best_of(const struct dlb_plan *p, int first)
 	return best;
 }
 
-/* before: the result with this class and those after it dense. */
+/* Chooses the compression of a class. before: the result with dense sums of this class and of those after
+ * it. */
 static void choose(const struct compression_trial *w, int cls, double dense_bytes,
 		   const struct compression_result *before)
 {
@@ -152,7 +155,7 @@ static void choose(const struct compression_trial *w, int cls, double dense_byte
 		if (!may_try(w, x, cls))
 			continue;
 		strcpy(p->sharing.compress_of[cls], x->how);
-		/* else it does not fit, or saves no bytes */
+		/* a candidate that does not fit or saves no bytes is left out */
 		if (!weigh(w, &o, NULL) && o.bytes < before->bytes)
 			add(p, cls, x->how, fmax(0, dense_bytes - (before->bytes - o.bytes)), o.step_s,
 			    x->loss > 0 ? x->loss : roundings * BF16_ROUNDING,

@@ -6,7 +6,7 @@
 #include "plan/tensors.h"
 #include "util/patterns.h"
 
-/* Whether tensor t is an output of an op whose outputs are offloaded, and large enough. */
+/* Whether tensor t is an output of an op whose outputs are offloaded, and large enough to be offloaded. */
 static bool is_far(const struct dlb_plan *p, const struct dlb_graph *g, int t)
 {
 	const int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);

@@ -2,34 +2,35 @@
  *
  * The lifetimes are known before the step, so this is offline dynamic storage allocation: rectangles of
  * fixed position in time are packed into a strip of the least height, which is NP-hard (Garey and Johnson,
- * SR2). No packing is lower than the bound, the most bytes alive at once; one within DLB_MEMORY_GOOD of it,
- * or that has the size that is enough, is not improved. These are tried, the cheapest first, and the lowest
- * is kept:
+ * SR2). No packing is lower than the bound, the most bytes alive at once. A packing within DLB_MEMORY_GOOD of
+ * the bound, or not above the size that is enough, is not improved. The following methods are tried, the
+ * cheapest first, and the lowest packing is kept:
  *
- *   program order   allocates places as the program runs, from a list of free blocks, the smallest that is
- *                   large enough.
- *   by order        puts places one after the other, each at the lowest offset where it overlaps none of
- *                   those already there: by size, by bytes x time, or by lifetime, the greatest first.
+ *   program order   places are allocated as the program runs: each gets the smallest free block that is
+ *                   large enough (best fit).
+ *   by order        places are put one after the other, by size, by bytes x time, or by lifetime, the
+ *                   greatest first. Each goes to the lowest offset at which it overlaps none put before.
  *   squeaky wheel   repeats the best of these orders under a lower ceiling. A place that does not fit below
- *                   it moves forward in the order to a random earlier turn (mostly a near one), and places
- *                   after that turn are put again (Joslin and Clements, "Squeaky wheel" optimization, JAIR
- *                   10, 1999). When all fit, the ceiling is lowered; after long failure, the search restarts
- *                   from the best order with some places exchanged. The seed is fixed and effort is counted
- *                   in comparisons, not seconds, so that the same program gets the same offsets everywhere.
+ *                   the ceiling moves to a random earlier turn of the order (mostly a near one), and the
+ *                   places from that turn on are put again (Joslin and Clements, "Squeaky wheel"
+ *                   optimization, JAIR 10, 1999). When all fit, the ceiling is lowered. After long failure,
+ *                   the search restarts from the best order with some places exchanged. The seed is fixed
+ *                   and effort is counted in comparisons, not seconds, so that the same program gets the
+ *                   same offsets everywhere.
  *
  * Places of a loop may wrap around its end (last < first): they count as two intervals. A place with
- * copies holds memory for all of them all the time.
+ * copies holds memory for all its copies all the time.
  *
- * A place is compared with those of overlapping lifetimes, in order of offset. Most lifetimes are short: a
- * program's time is cut into slots, and a place no longer than one slot is compared only with places in
- * its slot and the next. */
+ * A place is compared with places of overlapping lifetimes, in order of offset. Most lifetimes are short. So
+ * a program's time is cut into slots, and a place no longer than one slot is compared only with places in its
+ * slot and the next. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
 
 #define DLB_MEMORY_GOOD 0.02		/* fraction above the bound that is good enough */
-#define DLB_MEMORY_POOR 0.05		/* fraction above which more effort is spent */
+#define DLB_MEMORY_POOR 0.05		/* fraction above the bound from which more effort is spent */
 /* efforts: comparisons */
 enum { EFFORT = 5000000, MORE_EFFORT = 50000000, PATIENCE = 10000, MAX_SLOTS = 8 };
 
@@ -37,8 +38,8 @@ static bool wraps(const struct dlb_place *p) { return p->copies == 1 && p->last 
 
 static size_t bytes_of(const struct dlb_place *p) { return (size_t)p->copies * dlb_place_bytes(p->bytes); }
 
-/* The first and last instruction at which a place holds memory, for the list of program order: a place
- * that wraps or has copies holds it all the time. */
+/* The first and last instruction at which a place holds memory in the method of program order: a place that
+ * wraps or has copies holds memory all the time. */
 static int first_of(const struct dlb_place *p) { return p->copies > 1 || wraps(p) ? 0 : p->first; }
 
 static int last_of(const struct dlb_place *p, int n_instr)
@@ -107,7 +108,8 @@ static void give(struct blocks *b, size_t offset, size_t bytes)
 	}
 }
 
-/* Indices of places by first or last instruction: start[i] .. start[i+1] of by. */
+/* Sorts the indices of places by first (last: by last) instruction: those of instruction i are by[start[i]]
+ * to by[start[i + 1] - 1]. */
 static void bucket(const struct dlb_place *place, int n, int n_instr, bool last, int *start, int *by)
 {
 	memset(start, 0, ((size_t)n_instr + 2) * sizeof *start);
@@ -178,12 +180,12 @@ static size_t in_program_order(struct dlb_place *place, int n, int n_instr)
 struct memory_piece {
 	size_t bytes, offset;
 	int first, last;					/* last < first: wraps */
-	int slot[2];						/* shelves that list it: [0] to [1] */
+	int slot[2];						/* first and last slot that lists it */
 	bool out;						/* to be removed */
 };
 struct spot { size_t offset, end; int first, last, piece; };
-/* Spots sorted by offset, in rows, so that one that is put between others moves few of them. No row is empty;
- * rows from n_rows on are spare. */
+/* A shelf is a list of spots sorted by offset. It is divided into rows, so that inserting a spot moves few
+ * others. No row is empty; rows from n_rows on are spare. */
 enum { ROW_SPOTS = 128 };
 struct shelf_row {
 	int n;
@@ -195,10 +197,10 @@ struct shelf {
 };
 struct packing {
 	struct memory_piece *piece; int n;
-	/* pieces by turn: current, and of the lowest packing */
+	/* [turn] the piece that is put at that turn: current order, and order of the lowest packing */
 	int *order, *best;
 	struct shelf all, slot[MAX_SLOTS];
-	/* slot s: 2 slot_instrs instructions from s * slot_instrs */
+	/* slot s covers 2 * slot_instrs instructions from s * slot_instrs on */
 	int n_instr, n_slots, slot_instrs;
 	int64_t effort;
 	uint64_t random;
@@ -212,7 +214,7 @@ static uint64_t draw(struct packing *k)				/* xorshift64 (Marsaglia, 2003) */
 	return k->random;
 }
 
-/* A spare row becomes row r. */
+/* Inserts a spare row as row r. */
 static struct shelf_row *add_row(struct shelf *s, int r)
 {
 	struct shelf_row *row;
@@ -243,7 +245,7 @@ static int seek(const struct shelf_row *row, size_t offset)
 	return lo;
 }
 
-/* Puts a spot before those at or after its offset; returns the number of these. */
+/* Inserts a spot before those of the same or a greater offset; returns their number. */
 static int insert(struct shelf *s, const struct spot *spot)
 {
 	int r = s->n_rows - 1, after = 0;
@@ -345,7 +347,7 @@ static bool put(struct packing *k, int i, size_t ceiling)
 	return true;
 }
 
-/* Puts order[from ..]; returns the turn of the first that does not fit, n if all do. */
+/* Puts the pieces order[from ..]; returns the turn of the first piece that does not fit; n: all fit. */
 static int put_from(struct packing *k, int from, size_t ceiling)
 {
 	while (from < k->n && put(k, k->order[from], ceiling))
@@ -383,7 +385,7 @@ static size_t height(const struct packing *k)
 
 /* ---- squeaky wheel ---- */
 
-/* Height that is not improved. */
+/* Height from which on a packing is low enough: it is not improved. */
 static size_t good_height(size_t bound, size_t enough)
 {
 	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD);
@@ -400,7 +402,8 @@ static size_t ceiling_below(size_t best, size_t bound)
 	return best - (step > DLB_PLACE_ALIGN ? step : DLB_PLACE_ALIGN);
 }
 
-/* Moves one place forward in the order and puts the rest again; returns put_from's result. */
+/* Moves the piece at `turn` to an earlier turn, and puts the pieces from there on again; returns put_from's
+ * result. */
 static int advance(struct packing *k, int turn, size_t ceiling)
 {
 	double u = (double)(draw(k) >> 11) * 0x1p-53;
@@ -423,9 +426,9 @@ static void shuffle(struct packing *k)
 	}
 }
 
-/* Lowers `best`, the height of k->best, until it is good or as far as the effort allows, which is less for a
- * size that is enough: a search has many candidates. out: offsets of the lowest packing. Returns the new
- * height. */
+/* Lowers `best`, the height of k->best, until it is good or the effort is spent. The effort is smaller if
+ * `enough` is given, because then a search has many candidates. out: offsets of the lowest packing. Returns
+ * the new height. */
 static size_t squeaky_wheel(struct packing *k, size_t best, size_t bound, size_t enough, size_t *out)
 {
 	size_t good = good_height(bound, enough);

@@ -1,20 +1,21 @@
-/* Asynchronous schedules: steps follow one another without a flush, several are in flight.
+/* Asynchronous schedules: steps follow one another without a flush, and several steps are in flight.
  *
  * This is software pipelining (modulo scheduling: Rau, "Iterative modulo scheduling", MICRO 1994) of the
  * loop over steps. Time is divided into half-slots. Each op has a lag: the greatest of its inputs' lags,
- * one more for an input from another node, one more where the backward of a node follows its forward.
- * Micro-batch m of step s runs in half-slot 2 (s M + m) + lag, so in every two half-slots each node runs
- * one micro-batch forward and one (of another micro-batch) backward; stages on p nodes have lags k and 2
- * (p - 1) - k + 1, the steady state of 1F1B:
+ * plus one for an input from another node, plus one where a backward op follows a forward op of its node.
+ * Micro-batch m of step s runs in half-slot 2 (s M + m) + lag. So in every two half-slots each node runs one
+ * micro-batch forward and another one backward. The stage on node k of p has the lags k and 2 (p - 1) - k +
+ * 1, the steady state of 1F1B:
  *
  *     half-slot   0    1    2    3    4    5    6    7   ...            M = 2: the letter is the micro-batch, the
  *     node 0     F0        F1   B0   F0'  B1   F1'  B0'                 dash its step
  *     node 1          F0   B0   F1   B1   F0'  B0'  F1'
  *
- * An iteration of the loop is 2 M half-slots. An item in half-slot H of a step is in the loop at H mod 2
- * M, and belongs to the step of H / 2 M iterations ago (dlb_instr.iteration). The first iterations skip
- * items of steps before the first, the last ones those of steps after the end: this fills and drains the
- * pipeline. The program's depth is the most iterations over which a step is spread, less one.
+ * An iteration of the loop is 2 M half-slots. An item in half-slot H of a step runs in half-slot H mod 2 M of
+ * the loop, for the step that began H / 2 M iterations ago (dlb_instr.iteration). The first iterations skip
+ * items of steps before the first step, and the last iterations skip items of steps after the last step: this
+ * fills and drains the pipeline. The program's depth is the most iterations over which a step is spread, less
+ * one.
  *
  * Weights (w(s): after the updates of all steps before s; the update of s turns w(s) into w(s + 1)):
  *
@@ -29,14 +30,15 @@
  *               backward reads w(s) itself        (SpecTrain, Chen et al. 2018; for Adam: XPipe, Guan et al. 2019)
  *
  * Clipping by the global norm: the update of step s is lr min(1, c / |g(s)|) g(s), where g(s) are the
- * gradients of all nodes for step s, so it follows the last of them. If that one is summed in half-slot L,
- * the nodes add up their squares at the end of L, and all updates of the step are in half-slot L + 1; the
- * sum of squares travels meanwhile (in L if one node has all updates). On p nodes the last stage's updates
- * come 2 p - 1 half-slots, (p - 1/2) / M steps, later than without clipping, the first stage's one
- * half-slot. The sum of a gradient that is used after the next step's sum begins has several places.
+ * gradients of all nodes for step s. So updates follow the last gradient. If it is summed in half-slot L, the
+ * nodes add up their squares at the end of L, and all updates of the step are in half-slot L + 1, while the
+ * sum of squares is sent (in L if one node has all updates). On p nodes the last stage's updates come 2 p - 1
+ * half-slots, or (p - 1/2) / M steps, later than without clipping, and the first stage's updates one
+ * half-slot later. If the sum of a gradient is used after its sum for the next step begins, it has several
+ * places.
  *
  * Old versions are copies: before the update of step s changes w(s), it stores w(s) in copy s mod n if an
- * item still reads it (DLB_RUN_KEEP). Predicted weights likewise (DLB_RUN_PREDICT). */
+ * item still reads it (DLB_RUN_KEEP). Predicted weights are copies too (DLB_RUN_PREDICT). */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/async.h"
@@ -72,7 +74,7 @@ static bool read_from_afar(const struct dlb_flow *f, int op)
 	return false;
 }
 
-/* The lag between an op and one that it reads from. */
+/* The lag between op `to` and op `from`, which it reads from. */
 static int step_from(const struct dlb_flow *f, int from, int to)
 {
 	if (f->placement[from] != f->placement[to])
@@ -107,7 +109,7 @@ static void delay_sources(const struct dlb_flow *f, int *lag)
 	}
 }
 
-/* Puts updates that wait for the norm of all gradients into the half-slot after the last gradient's. */
+/* Puts updates that wait for the norm of all gradients into the half-slot after that of the last gradient. */
 static void wait_for_norm(const struct dlb_flow *f, int *lag)
 {
 	int last = 0, node = -1;
@@ -129,7 +131,7 @@ int *dlb_async_lags(const struct dlb_flow *f, bool clip)
 	const struct dlb_graph *g = f->g;
 	int *lag = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
 	for (int i = 0; i < g->n_ops; i++) {
-		lag[i] = read_from_afar(f, i);		/* weights arrive a half-slot before */
+		lag[i] = read_from_afar(f, i);		/* they arrive in the half-slot before */
 		for (int k = 0; k <= g->op[i].n_in; k++) {
 			int from = k < g->op[i].n_in              ? producer(f, i, k) :
 				   g->op[i].phase == DLB_BACKWARD ? g->op[i].of :
@@ -200,20 +202,20 @@ double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const doubl
 struct reads {
 	const struct dlb_flow *f;
 	struct dlb_async_node *node; int n_nodes;
-	int *weight_of, *update_of;		/* [tensor], [op]: index in its node's list, -1 */
-	int *version_of;			/* [op * M + m] of forward ops */
+	int *weight_of, *update_of;		/* [tensor], [op]: index in its node's list; -1: none */
+	int *version_of;			/* [op * M + m] version that a forward op reads */
 };
 
-/* The number of updates by which the newest weights are behind the step of item i, when it runs. The
- * update of step s is `u->offset` iterations after its step's first iteration, item i `offset` after it;
- * ties go by the order in an iteration. */
+/* The number of updates by which the newest weights are behind item i's step when item i runs. An item runs
+ * `offset` iterations after the first iteration of its step; at equal offsets, the order in an iteration
+ * decides. */
 static int behind(const struct dlb_async_node *l, int i, int update)
 {
 	return l->item[update].offset - l->item[i].offset - (i > update);
 }
 
-/* Calls for every weight that item i reads: its index in node->weight. Returns the next input to look at,
- * -1: none. */
+/* Finds the next weight that item i reads, from `input` on: *weight is its index in l->weight. Returns the
+ * input to continue with; -1: there is no further weight. */
 static int next_read(const struct reads *r, const struct dlb_async_node *l, int i, int input, int *weight)
 {
 	const struct dlb_async_item *x = &l->item[i];
@@ -252,7 +254,9 @@ static void find_weights(struct reads *r)
 	}
 }
 
-/* Facts for the rules: the most updates that any item is behind, and whether weights are sent. */
+/* Finds the facts that the rules need: the most updates by which the weights of an item are behind (*most, on
+ * *most_node), a weight that is sent to another node (*afar; -1: none), and whether all sent weights are
+ * behind by one update (*afar_by_one). */
 static void survey(const struct reads *r, int *most, int *most_node, int *afar, bool *afar_by_one)
 {
 	*most = 0;
@@ -308,7 +312,7 @@ static int choose(const struct reads *r, int n_state, enum dlb_staleness *rule, 
 	return 0;
 }
 
-/* The version that item i has to read. late: updates by which the newest weights are behind. */
+/* The version that item x has to read. late: updates by which the newest weights are behind. */
 static int version_wanted(const struct reads *r, const struct dlb_async_item *x, enum dlb_staleness rule,
 			  int late)
 {
@@ -332,7 +336,8 @@ static void saw(struct dlb_weight_copies *w, int delay)
 		w->most = delay;
 }
 
-/* Predictions are made before their first reader, in order of time, and live until their last. */
+/* Records item i as a reader of predicted weights w. Weights are predicted before their first reader, in
+ * order of time, and live until their last reader. */
 static void add_predictions(struct dlb_async_node *l, struct dlb_weight_copies *w, int i, int late)
 {
 	struct dlb_async_item *x = &l->item[i];
@@ -391,7 +396,7 @@ int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, in
 		struct dlb_async_node *l = &node[d];
 		for (int j = 0; j < l->n_weights; j++)
 			l->weight[j].last = -1;
-		/* backward looks up the version that forward read */
+		/* forward first, because backward ops look up the version that their forward ops read */
 		for (int backward = 0; backward < 2 && depth; backward++)
 			find_versions(&r, l, *rule, backward);
 		for (int j = 0; j < l->n_weights; j++) {
@@ -415,7 +420,7 @@ int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, in
 
 /* ---- several steps, unrolled ---- */
 
-/* Unrolls one node: iteration by iteration, the instructions of existing steps. */
+/* Unrolls one node: iteration by iteration, emits the instructions of steps that exist. */
 static void unroll_node(const struct dlb_program *g, const struct dlb_node_program *np, int steps,
 			struct dlb_program *out, struct dlb_node_program *to)
 {
@@ -434,7 +439,7 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 				continue;
 			x.micro_batch = dlb_unrolled(M, step, x.micro_batch);
 			x.iteration = step;
-			if (x.tag >= 0 && x.verb != DLB_COLLECTIVE)	/* else a bucket's number */
+			if (x.tag >= 0 && x.verb != DLB_COLLECTIVE)	/* a collective's tag is a bucket */
 				x.tag += step * g->n_messages;
 			to->instr[to->n_instr++] = x;
 		}
@@ -448,7 +453,7 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 			int step = down ? steps - 1 - j : j;
 			for (int k = from; k < end; k++) {
 				struct dlb_place x = np->place[k];
-				/* a place beyond the end of a shortened program: the verifier reports it */
+				/* the verifier reports a place beyond the end of a shortened program */
 				x.last = x.last < n ? x.last : n - 1;
 				x.first = x.first < n ? x.first : n - 1;
 				x.offset += (size_t)(step % x.copies) * dlb_place_bytes(x.bytes);

@@ -11,7 +11,7 @@
 #include "plan/sums.h"
 #include "util/mem.h"
 
-/* Bytes that a parameter server sends when part k of every replica pulls. */
+/* Adds the mean bytes per step that a parameter server sends to part k of every replica. */
 static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SUM_CLASSES])
 {
 	const struct dlb_plan *p = g->whole;
@@ -23,7 +23,8 @@ static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SU
 							    (double)dlb_sharing_every(&p->sharing);
 }
 
-/* Bytes sent for a bucket of n elements whose sum sends sum_bytes, where weights are averaged. */
+/* Mean bytes per step that a node sends for a bucket of n elements if weights are averaged. sum_bytes: sent
+ * by one sum over all replicas. */
 static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, double sum_bytes)
 {
 	double every = (double)dlb_sharing_every(&p->sharing);
@@ -41,7 +42,7 @@ static double rounding_bytes(int n_replicas, int64_t n)
 	return 2 * (10 + 6) * (double)n * (n_replicas - 1) / n_replicas;
 }
 
-/* Elements that are sent in another format than that of memory. */
+/* Number of elements of `a` that are sent in another format than they have in memory. */
 static int64_t rounded_elements(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank)
 {
 	if (!rank)
@@ -49,11 +50,12 @@ static int64_t rounded_elements(const struct dlb_compress_choice *c, const struc
 	return c->thin_wire == DLB_WIRE_PLAIN ? 0 : rank * (a->rows + a->cols);
 }
 
-/* Mean seconds per step of summing K-FAC's factors, which happens when an inverse is due. As triangles
- * they go to the owners, are factored there, and L comes back; the inversion work that this saves is taken
- * off preconditioning (dlb_cost_precondition_s). On fast links the sum alone takes longer than that of
- * whole factors, but never together with the inversion: the busiest owner factors at most as much as every
- * node would, and at most half of the bytes travel. So there is no choice by link or size. */
+/* Mean seconds per step of summing K-FAC's factors, which happens when an inverse is due. With Cholesky
+ * compression, triangles are sent to the owners and factored there, and L is sent back. The saved inversion
+ * work is subtracted from preconditioning (dlb_cost_precondition_s). On fast links this sum alone takes
+ * longer than a sum of whole factors, but sum and inversion together never do: the busiest owner factors at
+ * most as much as every node would otherwise, and at most half of the bytes are sent. So the choice does not
+ * depend on link or size. */
 static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, int k,
 			const struct dlb_bucket *u, const struct dlb_compress_choice *choice)
 {
@@ -129,18 +131,18 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	const struct dlb_compress_volume v = dlb_compress_volume_of(&choice, a, n);
 	for (int i = 0; i < n; i++) {
 		int rank = dlb_compress_rank(&choice, &a[i]);
-		/* bytes that the three passes read and write, and two copies there and back */
+		/* bytes read and written by the three passes, and by two copies there and back (middle) */
 		passes += rank ? (a[i].middle ? 15 : 7) * 4 * a[i].rows * a[i].cols : 0;
 		rounded += rounded_elements(&choice, &a[i], rank);
 	}
 	dlb_arena_release(&arena);
-	/* P travels beside what goes dense, over the same links; then Q */
+	/* P is sent together with the dense tensors, over the same links; then Q is sent */
 	s = v.dense + v.p > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (v.dense + v.p + 3) / 4, 4) : 0;
 	s += v.q > 0 ? dlb_plan_sum_s(g->whole, c, u->how, k, (v.q + 3) / 4, 4) : 0;
 	return s + (Bps > 0 ? ((double)passes + rounding_bytes(g->whole->n_replicas, rounded)) / Bps : 0);
 }
 
-/* Bytes of one sum of bucket b by `member`, its flags included. */
+/* Bytes that `member` sends in one sum of bucket b, flags included. */
 static struct dlb_traffic_bytes compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b,
 						 const struct dlb_compress_choice *choice,
 						 const struct dlb_ranks *ranks, int member)
@@ -148,7 +150,7 @@ static struct dlb_traffic_bytes compressed_bytes(const struct dlb_graph *g, cons
 	struct dlb_arena arena = { 0 };
 	int n;
 	const struct dlb_sum_tensor *a = dlb_bucket_tensors(g, b, &arena, &n);
-	/* all tensors together: owners are chosen among all factors */
+	/* all tensors at once, because owners are assigned for all factors together */
 	struct dlb_traffic_bytes bytes = dlb_compress_bytes(choice, b->how, ranks, member, a, n);
 	bytes.sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(b->how, ranks, member);
 	dlb_arena_release(&arena);

@@ -19,7 +19,8 @@ static struct dlb_sum_tensor factor_of(const struct dlb_graph *g, const struct d
 					.summand = i };
 }
 
-/* Takes (rows, all / rows) for a's matrix if that is nearer to a square: P and Q of a rank are then shorter. */
+/* Makes (rows, all / rows) the matrix of `a` if it is nearer to a square: then P and Q of a given rank are
+ * shorter. */
 static void consider(struct dlb_sum_tensor *a, int64_t all, int64_t rows, int64_t middle, int64_t lead)
 {
 	const int64_t cols = rows > 0 ? all / rows : 0;
@@ -36,7 +37,7 @@ static void consider(struct dlb_sum_tensor *a, int64_t all, int64_t rows, int64_
  * form the singular values of a convolution's gradient fall faster than as (out, in s t). */
 static void consider_folded(struct dlb_sum_tensor *a, const struct dlb_desc *d, int64_t all)
 {
-	const bool last = d->layout == DLB_CHANNELS_LAST; /* lies as (out, s, t, in) */
+	const bool last = d->layout == DLB_CHANNELS_LAST; /* stored as (out, s, t, in) */
 	int64_t lead = 1;
 
 	for (int i = 2; i < d->n_dims; i++) {
@@ -46,8 +47,9 @@ static void consider_folded(struct dlb_sum_tensor *a, const struct dlb_desc *d, 
 	}
 }
 
-/* The matrix is (out, all others), (all others, out) if a layout has put it last, or that of consider_folded:
- * whichever is nearest to a square. A graph without shapes: one element. */
+/* The matrix of a gradient is (first dimension, all others), (all others, last dimension) in case a layout
+ * has put out last, or the form of consider_folded, whichever is nearest to a square. In a graph without
+ * shapes it has one element. */
 static struct dlb_sum_tensor gradient_of(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
@@ -68,10 +70,12 @@ static struct dlb_sum_tensor gradient_of(const struct dlb_graph *g, int update)
 	return a;
 }
 
-/* Id of the k-th weight in weight w: the first has w's; others have ids that no tensor and no factor has. */
+/* Id of the k-th weight in fused weight w: the first has w's id; the others have negative ids, which no
+ * tensor and no factor has. */
 static int id_within(int w, int k) { return k ? -1 - (w * DLB_MOST_FUSED + k) : w; }
 
-/* The rows of weights in weight w, if its gradient is cut as it is: their number. */
+/* Number of weights that are fused in weight w, which cut its gradient into as many parts, and their rows. 1:
+ * one part. */
 static int cuts_of(const struct dlb_graph *g, int w, int64_t rows[DLB_MOST_FUSED])
 {
 	return g->tensor[w].kind == DLB_T_WEIGHT ? dlb_fused_weights(g, w, rows) : 1;
@@ -83,7 +87,8 @@ static char *name_within(const struct dlb_graph *g, int w, int64_t first, int64_
 	return dlb_arena_printf(arena, "%s[%lld:%lld]", g->tensor[w].name, (long long)first, (long long)end);
 }
 
-/* Appends the weights in `whole` to list; returns their number. */
+/* Writes the matrices of gradient `whole`, one for each weight fused in its weight, to list; returns their
+ * number. */
 static int add_gradient(const struct dlb_graph *g, const struct dlb_sum_tensor *whole,
 			struct dlb_arena *arena, struct dlb_sum_tensor *list)
 {

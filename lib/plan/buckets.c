@@ -1,4 +1,4 @@
-/* Buckets of the sums over replicas (compile.c): the gradients of each bucket, and the actions at which
+/* Buckets of the sums over replicas (compile.c): finds the gradients of each bucket, and the actions at which
  * its sum starts and is waited for. */
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +79,8 @@ static bool is_large(const struct dlb_graph *g, int update)
 	return dlb_tensor_bytes(&g->tensor[dlb_update_gradient(g, update)], 1) >= DLB_BUCKET_BYTES;
 }
 
-/* Sorts the n updates of a node by their producers, and assigns buckets: first one to each large gradient,
- * then small ones together. Returns the number of buckets. */
+/* Sorts the n updates of a node by the producers of their gradients, and assigns buckets: first one bucket to
+ * each large gradient, then shared buckets to small gradients. Returns the number of buckets. */
 static int share_buckets(const struct dlb_graph *g, struct ready *ready, int n)
 {
 	int n_buckets = 0;
@@ -146,12 +146,12 @@ int dlb_compile_count_statistics(const struct compiler *c, int node)
 
 /* ---- allreduce algorithm of a bucket ----
  *
- * It depends on size. But another placement within the replicas makes other buckets of small gradients,
- * and must not change the order of any sum. So a large gradient goes by its own size, small ones by the
- * size of all small ones of the model (at most a full bucket), factors by that of all factors, statistics
- * by their own. */
+ * The algorithm depends on size. But another placement within the replicas makes other buckets of small
+ * gradients, and must not change the order of any sum. So the size that counts is, for a large gradient, its
+ * own; for small gradients, that of all small gradients of the model (at most a full bucket); for factors,
+ * that of all factors; for statistics, their own. */
 
-/* Bytes of update's sum as it travels. */
+/* Bytes of the message, compressed or not, in which update's gradient is summed. */
 static double travels(const struct compiler *c, int update, const struct dlb_compress_choice *choice)
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
@@ -212,8 +212,9 @@ static double factor_travel(const struct compiler *c)
 	return bytes;
 }
 
-/* Whether each replica needs only its own share of the sum, and the sum comes to be in the same order: of an
- * algorithm other than the ring, and for norms of whole gradients, sums are made whole. */
+/* Whether the sum stops after the first half of a ring, which gives each replica its own share: each replica
+ * needs only its share, and the order of additions stays the same. With other algorithms, and for norms of
+ * whole gradients, sums are completed. */
 static bool is_scattered(const struct compiler *c, const struct dlb_bucket *b)
 {
 	return c->p->n_shares > 1 && c->p->sharing.zero >= 2 && !c->p->clip &&
@@ -234,22 +235,23 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 			b->how = &dlb_ring_gather;
 			continue;
 		}
-		/* one per node */
+		/* a node has one bucket of factors */
 		double bytes = b->cls == DLB_SUM_SMALL      ? small :
 			       b->cls == DLB_SUM_FACTOR     ? factor_travel(c) :
 			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes :
 							      travels(c, b->op[0], &large);
 		b->how = dlb_sharing_sum(s, bytes);
 		if (b->cls == DLB_SUM_FACTOR && factored)
-			b->how = &dlb_allreduce_ring;		/* compression uses its two halves */
+			b->how = &dlb_allreduce_ring;		/* Cholesky compression uses its two halves */
 		if (is_scattered(c, b))
 			b->how = &dlb_ring_scatter;
 	}
 }
 
-/* Finds the gradients that leave their places. Small ones that are summed whole stay: keeping their shares
- * would take more than their places, which are free only at the end of the backward phase. The buckets of a
- * device travel in host memory, so shares have places there. */
+/* Finds where updates read their gradients (enum dlb_kept), that is, which gradients leave their places.
+ * Small gradients that are summed whole stay: copies of their shares would take more memory than their
+ * places, which are free only at the end of the backward phase. A GPU's buckets are sent from host memory, so
+ * its shares have places of their own. */
 static void find_leaving(const struct compiler *c, int node, int n)
 {
 	const struct dlb_node_program *np = &c->out->node[node];
@@ -272,8 +274,8 @@ static void find_leaving(const struct compiler *c, int node, int n)
 								    DLB_KEPT_WHOLE;
 }
 
-/* A bucket of the weights that are kept whole for each of the n buckets of gradients, if replicas divide the
- * optimizer's state. */
+/* If replicas divide the optimizer state, adds for each of the n buckets of gradients a bucket of those of
+ * its weights that are kept whole. */
 static void find_weights(const struct compiler *c, struct dlb_node_program *np, int n)
 {
 	for (int b = 0; b < n && c->p->n_shares > 1; b++) {
@@ -298,7 +300,7 @@ static void find_weights(const struct compiler *c, struct dlb_node_program *np, 
 	}
 }
 
-/* A bucket for each op of the node that runs in halves. */
+/* Adds a bucket of statistics for each op of the node that runs in two halves. */
 static void find_statistics(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -317,7 +319,7 @@ static void find_statistics(struct compiler *c, int node)
 	}
 }
 
-/* K-FAC's factors of the node's layers share one bucket, so that ownership is balanced among ranks. */
+/* Adds one bucket for K-FAC's factors of all the node's layers, so that ownership is balanced among ranks. */
 static void find_factors(struct compiler *c, int node, const struct ready *ready, int n)
 {
 	const struct dlb_graph *g = c->g;
@@ -345,8 +347,8 @@ static void find_factors(struct compiler *c, int node, const struct ready *ready
 		np->bucket[np->n_buckets++] = b;
 }
 
-/* Buckets depend on the graph and the placement only, so that all replicas make the same. Under an
- * asynchronous schedule the updates of a bucket are in one half-slot. */
+/* Finds the node's buckets. They depend on the graph and the placement only, so that they are the same in all
+ * replicas. Under an asynchronous schedule the updates of a bucket are in one half-slot. */
 static void find_buckets(struct compiler *c, int node)
 {
 	const struct dlb_graph *g = c->g;
@@ -393,7 +395,8 @@ static void find_buckets(struct compiler *c, int node)
 	find_leaving(c, node, n_gradients);
 }
 
-/* The action that sums the last micro-batch of update op's gradient, or makes the only one. */
+/* The action that adds the last micro-batch to the sum of update op's gradient, or computes its only
+ * micro-batch. */
 static int last_sum(const struct compiler *c, int node, int op)
 {
 	const struct node_code *l = &c->code[node];
@@ -419,8 +422,9 @@ int dlb_compile_first_use(const struct compiler *c, int update)
 	return at;
 }
 
-/* The action that waits for a bucket that starts at `start` and is read at `norm`: at the latest a
- * half-slot after start, before the bucket starts for the next step. */
+/* The action that waits for a bucket's sum that starts at `start` and is read at `norm`. Under an
+ * asynchronous schedule it waits at the latest one half-slot after `start`, before the bucket's sum of the
+ * next step starts. */
 static int before_next(const struct compiler *c, int node, int start, int norm)
 {
 	int slot = c->lag ? dlb_compile_half_slot(c, node, start) + 2 : 0;
@@ -447,9 +451,9 @@ static struct barriers find_barriers(const struct compiler *c, const struct node
 	return x;
 }
 
-/* Weights are exchanged from their bucket's last update, which may read a share of the gradient in the buffer
- * that they travel in, to the end of the step; gradients from the last one to the first update, or to what
- * reads all of them. */
+/* Finds when bucket b is exchanged. Weights: from their bucket's last update (updates may read shares of
+ * gradients in the same buffer) to the end of the step. Gradients: from the action that completes the last of
+ * them to the first update, or to the action that reads all gradients. */
 static struct bucket_sum find_sum(const struct compiler *c, int node, const struct dlb_bucket *b,
 				  const struct barriers *at)
 {
@@ -489,23 +493,24 @@ static int by_start(const void *a, const void *b)
 	return x->start != y->start ? x->start - y->start : x->end - y->end;
 }
 
-/* Sums that may be under way, or have gradients in places, while the backward phase runs on. */
+/* The most sums that are in progress, or have gradients in places, while the backward phase continues. */
 enum { SUMS_AT_ONCE = 2 };
 
-/* The gradients of the last sums stay: copies of their shares would free places that nothing takes. */
+/* Keeps the bucket's gradients in their places. This is done for the last sums: copies of shares would free
+ * places that nothing uses. */
 static void stay(struct compiler *c, const struct dlb_bucket *b)
 {
 	for (int i = 0; i < b->n_ops; i++)
 		c->out->kept[b->op[i]] = DLB_KEPT_WHOLE;
 }
 
-/* Sums of gradients that leave their places end before the sum after the next one starts; all replicas have
- * the same order of actions (dlb_plan_has_one_order), so none waits for ever. */
+/* Makes each sum of gradients that leave their places end before the second next sum starts. All replicas
+ * have the same order of actions (dlb_plan_has_one_order), so none waits for ever. */
 static void end_early(struct compiler *c, int node, int n)
 {
 	const struct dlb_bucket *bucket = c->out->node[node].bucket;
 	struct bucket_sum *sum = c->code[node].sum,
-			  *order = dlb_xcalloc((size_t)n + 1, sizeof *order);	/* end: the bucket */
+			  *order = dlb_xcalloc((size_t)n + 1, sizeof *order);	/* its `end`: the bucket */
 	int n_order = 0;
 	for (int b = 0; b < n; b++)
 		if (frees(c, &bucket[b]))
@@ -567,8 +572,8 @@ static double compressed_bytes(const struct dlb_program *g, const struct dlb_buc
 	return bytes;
 }
 
-/* Bytes of bucket b of g beside its gradients (averages: beside its weights): message buffers and state of
- * compression. */
+/* Bytes that bucket b of g needs in addition to its gradients (averages: in addition to its weights): message
+ * buffers and state of compression. */
 static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_program *np,
 			   const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
 {
@@ -580,10 +585,10 @@ static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_pr
 		return 0;				/* counted as state */
 	for (int i = 0; i < b->n_ops; i++)
 		moves |= dlb_program_sum_places(np, b->op[i]) > 1;
-	/* packed; parts of it, own and of two neighbours; the server's reply */
+	/* the packed weights; gossip: parts of them, own and of two neighbours; the server's reply */
 	if (dlb_sharing_averages(s))
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
-	if (b->cls == DLB_SUM_WEIGHTS)	/* in the buffer of the gradients' sum, if that has one */
+	if (b->cls == DLB_SUM_WEIGHTS)	/* the buffer of the gradients' sum is used if there is one */
 		return dlb_bucket_n_tensors(b) > 1 && choice->how != DLB_COMPRESS_NONE ? own : 0;
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice) + (moves ? own : 0);
@@ -592,7 +597,7 @@ static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_pr
 	return dlb_bucket_n_tensors(b) > 1 || moves ? own : 0;
 }
 
-/* Bytes of a parameter server for part k: the data of every other replica, and the mean. */
+/* Bytes that a parameter server needs for part k: the data of every other replica, and the mean. */
 static double served_bytes(const struct dlb_program *g, int k)
 {
 	const struct dlb_plan *p = g->whole;

@@ -26,7 +26,7 @@ struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls)
 									      "none";
 	struct dlb_compress_choice choice;
 
-	/* checked when it was read */
+	/* the text was checked when it was read */
 	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : text, &choice, NULL);
 	choice.gradients_dense = p->inverse_every > 0;
 	return choice;

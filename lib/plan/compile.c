@@ -1,33 +1,33 @@
 /* The compiler: a plan's order becomes one program per node. See program.h for what a program is.
  *
- * It goes in five passes (actions.c, hooks.c, buckets.c, emit.c; the places at the end here).
+ * It has five passes (actions.c, hooks.c, buckets.c, emit.c; this file lays out the places at the end).
  *
  *   1. dlb_flow_walk gives every (op, m) a position in one legal order of the whole cluster, close to time order,
  *      and finds orders that deadlock.
- *   2. Each node's actions: its items, and the sums of gradients. A gradient made here is summed at once; one made
- *      elsewhere is summed before the first item that starts after its expected arrival. Every action has a key,
- *      its position in the order of the whole cluster.
+ *   2. Each node's actions: its items, and the sums of gradients. A gradient computed on the node is summed
+ *      at once; a received one is summed before the first item that starts after its expected arrival. Every
+ *      action has a key, its position in the order of the whole cluster.
  *   3. Hooks: instructions that run just before or after an action.
  *          before   WAIT sent, STORED, FREE, FETCH, POST, COPY, WAIT, FETCHED, reduced     (in this order)
  *          after    SEND, STORE, FREE, computed, reduce
- *      A receive is posted when the receive DLB_LOOK_AHEAD before it is waited for, so that at most so many
- *      receives are open on a node. The sender waits for its send, and frees the place, before its first action of a
- *      greater key than the action that reads the message of DLB_SEND_SLACK micro-batches later at the receiver
- *      (at the end of the step if there is none). So a sender ahead of the plan does not stop for a reader that is
- *      still computing.
+ *      A receive is posted when the node waits for the receive that comes DLB_LOOK_AHEAD receives before it,
+ *      so that at most that many receives are open on a node. The sender waits for its send, and frees the
+ *      place, before its first action whose key is greater than that of the receiver's action that reads the
+ *      message of DLB_SEND_SLACK micro-batches later (at the end of the step if there is none). So a sender
+ *      ahead of the plan does not stop for a reader that is still computing.
  *   4. Outputs that may overwrite an input take over its place (share_places). Messages between nodes that share
  *      memory are read in place where that is safe (zero_copy.c).
  *      (Under an asynchronous schedule the passes compile one step by itself, with keys in half-slots; then the step
  *      is folded into a loop, async.c.)
  *   5. Hooks and actions in order are the program. Intervals in it are the lifetimes of places (arena.c).
  *
- * No plan deadlocks. Run all actions in the order of their keys: POST comes before its WAIT on the same
- * node, SEND after an action of a lower key than the action that waits for the message, WAIT sent before
- * one of a higher key than the action that has received it. So this order completes. A network of such
- * programs, in which nothing depends on relative speed, completes in every order if it completes in one.
- * For asynchronous programs the order of half-slots is such an order, over all steps: a receive is posted
- * when the half-slot before its use begins, and its send is waited for when the half-slot after its use
- * begins. */
+ * No plan deadlocks. Run all actions in the order of their keys. POST comes before its WAIT on the same node.
+ * SEND comes after an action of a lower key than the action that waits for the message. WAIT sent comes
+ * before an action of a higher key than the action that has received the message. So this order completes. A
+ * network of such programs, in which nothing depends on relative speed, completes in every order if it
+ * completes in one. For asynchronous programs the order of half-slots over all steps is such an order: a
+ * receive is posted when the half-slot before its use begins, and its send is waited for when the half-slot
+ * after its use begins. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,8 @@ int dlb_compile_instance(const struct compiler *c, int t, int node, bool second)
 	dlb_bug("tensor %d is not on node %d", t, node);
 }
 
-/* The node on which tensor t has a second life: that of its producer, or of the op that would update it; -1. */
+/* The node on which tensor t has a second life: its producer's, or that of the op that would update it; -1:
+ * none. */
 static int second_life_at(const struct compiler *c, int t)
 {
 	const struct dlb_graph *g = c->g;
@@ -77,7 +78,7 @@ static int second_life_at(const struct compiler *c, int t)
 	return -1;
 }
 
-/* Finds the places that views share. */
+/* Finds the instances whose places views share. */
 static void find_roots(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
@@ -161,7 +162,7 @@ static size_t arena_enough(const struct dlb_plan *p, int node)
 	return p->arena_room[node] > 1 ? (size_t)p->arena_room[node] : 1;
 }
 
-/* Bytes of the place of tensor t of micro-batch m; second: of its second life. */
+/* Bytes of the place of tensor t of micro-batch m; second: of the place of its second life. */
 static size_t place_bytes(const struct compiler *c, int t, bool second, int m)
 {
 	if (second && dlb_program_is_offloaded(c->out, t))
@@ -232,14 +233,15 @@ static void lay_out(struct compiler *c)
 	free(n);
 }
 
-/* Of a weight that is trained, all but its value is state of another kind. */
+/* Adds a tensor to the node's state. weights: the bytes that count as weights; of a trained weight these are
+ * only its value, and its other bytes are state of another kind. */
 static void count_tensor(struct dlb_node_program *np, double bytes, double weights)
 {
 	np->state_bytes += (size_t)bytes;
 	np->weights_bytes += (size_t)weights;
 }
 
-/* Of a weight that is trained, with its optimizer states and the sum of its gradient. */
+/* Bytes of a trained weight with its optimizer states and the sum of its gradient. */
 static double weight_bytes(const struct compiler *c, int t, int n_state)
 {
 	return dlb_cost_weight_bytes(c->g, t, 0, dlb_program_sums(c->out, dlb_graph_home(c->g, t))) -
@@ -248,7 +250,8 @@ static double weight_bytes(const struct compiler *c, int t, int n_state)
 						      (double)dlb_program_state_bytes(c->out, t) * n_state);
 }
 
-/* Bytes that each node holds from step to step, and the largest scratch that one of its kernels needs. */
+/* Counts the bytes that each node holds from step to step, and the largest scratch that one of its kernels
+ * needs. */
 static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_state)
 {
 	const struct dlb_graph *g = c->g;
@@ -288,14 +291,14 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		struct dlb_node_program *np = &c->out->node[c->p->placement[i]];
 		const int kind = cost->cluster->node[c->p->placement[i]].kind;
 		double scratch = 0, packed = 0;
-		/* a kernel for each size of micro-batch */
+		/* there is a kernel for each size of micro-batch */
 		for (int k = 0; k < 1 + (c->f.n_large < c->M); k++) {
 			const double n = (double)c->f.size[k];
 			packed += dlb_cost_packed_bytes(cost, i, kind, n);
 			scratch = fmax(scratch, dlb_cost_scratch_bytes(cost, i, kind, n));
 		}
 		if (packed > 0 && dlb_program_packs_once(c->out, i))
-			scratch += 63 + packed;		/* at a multiple of 64 */
+			scratch += 63 + packed;		/* packed begins at a multiple of 64 */
 		else
 			count_tensor(np, packed, packed);
 		if (scratch > (double)np->scratch_bytes)
@@ -342,9 +345,9 @@ static void compiler_release(struct compiler *c)
 	dlb_flow_release(&c->f);
 }
 
-/* Replicas that wait for each other in the middle of a step must place every instruction alike: they take
- * the order of the whole from replica 0, the first one compiled, whatever their own speeds. Run all of
- * them in that order, step by step side by side: none waits for ever. */
+/* The order of replicas that wait for each other in the middle of a step. They must have their instructions
+ * in the same order. So all take the order from replica 0, which is compiled first, whatever their own
+ * speeds. If all of them run that order side by side, none waits for ever. */
 struct legal_order { double *start; int *seq; };
 
 static void take_walk(struct compiler *c, struct legal_order *w, size_t n_items)
@@ -372,21 +375,21 @@ static void set_lags(struct compiler *c)
 	c->lag = dlb_async_lags(&c->f, c->p->clip);
 	for (int i = 0; i < c->g->n_ops; i++)
 		most = c->lag[i] > most ? c->lag[i] : most;
-	c->slot_keys = 4 * ((int64_t)c->g->n_ops + 2);		/* updates in the second half of them */
+	c->slot_keys = 4 * ((int64_t)c->g->n_ops + 2);		/* updates have the second half */
 	c->n_ticks = 2 * (c->M - 1) + most + 3;
 	for (int i = 0; i < c->p->n_nodes; i++)
 		c->code[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
 }
 
-/* One pipeline: of a plan without replicas (member NULL), or of one replica. */
+/* One pipeline: the whole of a plan without replicas (member NULL), or one replica. */
 struct pipeline {
-	const bool *member;			/* [node] the program is made for it */
+	const bool *member;			/* [node] whether the program is made for it */
 	int64_t first;				/* its first sample */
-	struct legal_order *walk;		/* replicas wait for each other; NULL: they do not */
+	struct legal_order *walk;		/* the order of all replicas; NULL: they need no common one */
 	bool longer;				/* see zero_copy.c */
 };
 
-/* The members of the program that do not depend on its code; room for the compiler's tables. */
+/* Sets the members of the program that do not depend on its code; allocates the compiler's tables. */
 static void begin(struct compiler *c, int64_t batch, int n_state, int64_t first_sample)
 {
 	const struct dlb_plan *p = c->p;
@@ -423,7 +426,7 @@ static void begin(struct compiler *c, int64_t batch, int n_state, int64_t first_
 	c->code = dlb_xcalloc((size_t)p->n_nodes, sizeof *c->code);
 }
 
-/* Pass 1; also refuses what no program can do. */
+/* Pass 1; also refuses plans that no program can carry out. */
 static int find_order(struct compiler *c, const struct dlb_cost *cost, struct legal_order *walk,
 		      struct dlb_error *err)
 {
@@ -510,7 +513,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	return rc;
 }
 
-/* Micro-batch m of all replicas together are samples that follow one another. */
+/* Gives consecutive samples to micro-batch m of all replicas together. */
 static void interleave(struct dlb_program *g, int R, const int64_t *share)
 {
 	int64_t at = 0;
@@ -544,7 +547,7 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		struct dlb_plan *part = dlb_xcalloc(1, sizeof *part);
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, part);
 		part->micro_batches = M < part->micro_batches ? M : part->micro_batches;
-		/* nodes of no replica only end their steps, in replica 0 */
+		/* nodes of no replica belong to replica 0's program, in which they only end the step */
 		for (int node = 0; node < p->n_nodes; node++)
 			member[node] = replica_of[node] == r;
 		const struct pipeline one = {
@@ -577,18 +580,18 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	out->other = other;
 	out->replica_of = replica_of;
 	for (int r = 1; r < R; r++) {
-		/* tags of collectives follow those of messages, in all alike */
+		/* tags of collectives follow those of messages, and must be the same in all replicas */
 		if (out->n_messages < other[r - 1].n_messages)
 			out->n_messages = other[r - 1].n_messages;
-		/* also where it was never made: the list is replica 0's */
+		/* also if the replica was not compiled, because replica 0 releases the list */
 		other[r - 1].replica = r;
 		other[r - 1].n_replicas = R;
 		other[r - 1].replica_of = replica_of;
 	}
 	for (int r = 1; r < R; r++)
 		other[r - 1].n_messages = out->n_messages;
-	/* a shard's samples are its replica's own; asynchronous: those of one micro-batch see weights of
-	 * one age */
+	/* Samples of a shard stay with its replica. Asynchronous: the samples of one micro-batch of all
+	 * replicas are computed with weights of the same age. */
 	if (rc == 0 && (p->sharing.sync_batchnorm || out->depth) && !p->sharing.shards)
 		interleave(out, R, share);
 	if (rc == 0)
@@ -615,7 +618,7 @@ static int compile_all(const struct dlb_plan *p, const struct dlb_cost *cost, in
 	return rc;
 }
 
-/* Places are kept longer for those that read them elsewhere, and some node has no memory for that. */
+/* Whether senders keep places longer for zero-copy readers, and some node lacks the memory for that. */
 static bool keeps_too_much(const struct dlb_program *g, const struct dlb_cost *cost)
 {
 	bool keeps = false, lacks = false;

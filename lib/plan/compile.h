@@ -35,15 +35,15 @@ struct slot {						/* (tensor, node, m) */
 	int begin, end;					/* instructions */
 	int begin_at, end_at;				/* their iterations */
 	int place;
-	/* received and read in place: the sender's node; -1 */
+	/* the sender's node if the tensor is received and read in place; else -1 */
 	int source_node;
 };
-/* post, wait: hooks of the node; send, sent: of `from` */
+/* hook_post, hook_wait: hooks of the receiver; hook_send, hook_sent: hooks of node `from` */
 struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };
-/* A bucket's sum: its last summand is made by action `start`, and it is complete before action `end`. */
+/* A bucket's sum: action `start` computes its last summand, and the sum is complete before action `end`. */
 struct bucket_sum { int start, end; };
-/* A whole weight in the arena of node: it begins to be gathered after action `start`, and is read by actions
- * `first` to `last`; update: the last, if it updates the weight there (offload.h), else -1. */
+/* A whole weight in the arena of node: its gather begins after action `start`, and actions `first` to `last`
+ * read it; update: the last action, if it updates the weight there (offload.h), else -1. */
 struct gathered {
 	int node, tensor, life, bucket, start, first, last, update;
 };
@@ -54,7 +54,7 @@ struct node_code {						/* one node */
 	/* asynchronous: [half-slot] action at its beginning */
 	int *tick;
 	int *fold;					/* actions in the order of the loop */
-	struct bucket_sum *sum;				/* [bucket] but statistics */
+	struct bucket_sum *sum;				/* [bucket], without statistics */
 };
 struct compiler {
 	struct dlb_flow f;
@@ -62,20 +62,20 @@ struct compiler {
 	const struct dlb_graph *g;
 	struct dlb_program *out;
 	int M;
-	const bool *member; /* [node] the program is made for it; NULL: for all */
-	bool kfac;					/* some layer is K-FAC's */
+	const bool *member; /* [node] whether the program is made for it; NULL: for all nodes */
+	bool kfac;					/* K-FAC optimizes some layer */
 	/* updates wait for other replicas or the global norm, so they come last on every node: a legal order,
 	 * since nothing in the step depends on them */
 	bool updates_last;
-	/* instance: (tensor, node that has it), or the second life of the tensor there; the home's first life comes
-	 * first. root: instance whose place it shares */
+	/* An instance is a tensor on a node that has it, or the second life of the tensor there. A tensor's
+	 * first instance is the first life on its home. root: the instance whose place an instance shares. */
 	int *inst_start, *inst_node, *root;
 	bool *second;
 	/* instance -> the instance of the input that it is a view of or overwrites; -1: none */
 	int *of;
 	int *inst_tensor;
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
-	/* stage 3: by node and first use; then slots follow those of instances */
+	/* zero stage 3 and offloaded weights: by node and first use; their slots follow those of instances */
 	struct gathered *gather; int n_gathers, cap_gathers;
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *action_of;		/* [item] */
@@ -124,33 +124,33 @@ int dlb_compile_first_after(const struct node_code *l, int64_t key);
 bool *dlb_compile_live_at_end(const struct compiler *c);
 
 /* ---- offload.c ---- */
-/* Adds FETCH, STORE and their ends around what is offloaded, and the lives of places near. */
+/* Adds FETCH, STORE and their ends for offloaded tensors, and the lifetimes of their places in the arena. */
 void dlb_compile_hook_offload(struct compiler *c);
 
 /* ---- gathers.c ---- */
-/* Finds when whole weights are in the arena. */
+/* Finds the intervals in which weights are whole in the arena. */
 void dlb_compile_find_gathers(struct compiler *c);
-/* The number of gathers of the node; adds a bucket for each of them to the node's. */
+/* The number of gathers of the node; dlb_compile_add_gathers adds a bucket for each of them to the node. */
 int dlb_compile_count_gathers_of(const struct compiler *c, int node);
 void dlb_compile_add_gathers(struct compiler *c, int node);
 void dlb_compile_hook_gathers(struct compiler *c);
-/* Adds the places of weight t, whole. */
+/* Adds the places in which weight t is whole. */
 void dlb_compile_lay_out_gathers(struct compiler *c, int t);
-/* In a program of one replica that no other gathers with, counts whole weights as state: as many as are alive
- * at once. */
+/* In a program without other replicas to gather from, counts as state the whole weights that are alive at
+ * once. */
 void dlb_compile_count_gathers(struct compiler *c);
 
 /* ---- zero_copy.c ---- */
-/* Marks messages that are read in place. longer: also those for which the sender keeps its place longer
- * than otherwise. */
+/* Marks messages that are read in place. longer: also messages for which the sender must keep its place
+ * longer. */
 void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster, bool longer);
 
 /* ---- copy_replica.c ---- */
-/* like[r]: the first replica whose program is that of r, on other nodes; r: none. share: [replica]. */
+/* like[r]: the first replica that has the program of r, on other nodes; r: none. share: [replica] samples. */
 void dlb_compile_find_like(const struct dlb_plan *p, const struct dlb_cost *c, const int64_t *share,
 			   int *like);
-/* Copies the program of replica q as that of r, whose plan is part, and whose first sample is first. It
- * borrows from the arena of `from`. */
+/* Makes the program of replica r a copy of `from`, the program of replica q. part: the plan of r; first: its
+ * first sample. The copy borrows from the arena of `from`. */
 void dlb_compile_copy_replica(const struct dlb_plan *p, const struct dlb_program *from, int q, int r,
 			      const struct dlb_plan *part, int64_t first, struct dlb_program *out);
 
@@ -160,7 +160,7 @@ int dlb_compile_count_statistics(const struct compiler *c, int node);
 /* Finds the node's buckets, and the actions between which their sums run. */
 void dlb_compile_find_sums(struct compiler *c, int node);
 void dlb_compile_hook_reductions(struct compiler *c, int node);
-/* Adds to each node's state the buffers of its sums and the state of compression; g: of all replicas. */
+/* Adds to each node's state the buffers of its sums and the state of compression. g: replica 0's program. */
 void dlb_compile_count_sums(struct dlb_program *g);
 int dlb_compile_most_rank(const struct compiler *c);		/* see dlb_program.most_rank */
 

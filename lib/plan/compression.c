@@ -1,8 +1,8 @@
-/* The ranks of compressed sums, in the report:
+/* The ranks of compressed sums in the report:
  *
  *     "ranks": [{"weight": "fc1.weight", "min": 12, "median": 30, "max": 31, "most": 31}, ...]
  *
- * A simulated step has every tensor at its greatest rank; a measured run has the ranks used, 0 before
+ * For a simulated step, every tensor has its greatest rank. A measured run has the ranks used, 0 before
  * compression starts. */
 #include "graph/fused_weight.h"
 #include "plan/bucket_tensors.h"

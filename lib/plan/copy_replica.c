@@ -1,5 +1,5 @@
-/* A replica that is like another one has the same program, on other nodes: it is copied, not compiled again.
- * Only where arenas are drafts, since a run compiles each replica by itself. */
+/* A replica that is like another one has the same program, on other nodes. The program is copied, not
+ * compiled again. This is done only for drafts of a search, because a run compiles each replica by itself. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/compile.h"
@@ -7,8 +7,9 @@
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 
-/* Whether replicas may have one program at all: of divided states each has a share of its own, and a parameter
- * server is one node. Comparing all routes must take less time than compiling. */
+/* Whether replicas may have equal programs at all. They have not if they divide states, because each has
+ * another share, nor with a parameter server, which is one node. Comparing all routes must take less time
+ * than compiling. */
 static bool may_be_alike(const struct dlb_plan *p, const struct dlb_cost *c)
 {
 	const int64_t routes = (int64_t)p->n_nodes * p->n_nodes / p->n_replicas;
@@ -59,7 +60,8 @@ void dlb_compile_find_like(const struct dlb_plan *p, const struct dlb_cost *c, c
 	free(alike);
 }
 
-/* The node of replica r that does the work of a node of replica q; other numbers stay. */
+/* The node of replica r that does the work of `node` of replica q; a node outside of q is returned
+ * unchanged. */
 static int node_in(const struct dlb_plan *p, int q, int r, int node)
 {
 	return node >= 0 && p->part_of[node] >= 0 && p->replica_of[node] == q ?

@@ -21,7 +21,7 @@ static const struct { unsigned char verb; bool sent;
 	[HOOK_REDUCE] = { DLB_COLLECTIVE, false },
 };
 
-/* What the instruction writes begins to live. */
+/* Begins the lifetime of an instance that the instruction writes. */
 static void begin_life(struct compiler *c, int instance, int m, const struct dlb_instr *in, int at)
 {
 	struct slot *s = &c->slot[instance * c->M + (m < 0 ? 0 : m)];
@@ -29,7 +29,7 @@ static void begin_life(struct compiler *c, int instance, int m, const struct dlb
 	s->begin_at = in->iteration;
 }
 
-/* The shares of gradients that the end of their sum copies to places begin to live. */
+/* Begins the lifetimes of the shares of gradients that the end of the bucket's sum copies to places. */
 static void begin_shares(struct compiler *c, const struct dlb_node_program *np, int node,
 			 const struct dlb_bucket *b)
 {
@@ -73,7 +73,7 @@ static void emit_hook(struct compiler *c, int node, const struct hook *x, int it
 		begin_shares(c, np, node, &np->bucket[x->tag]);
 }
 
-/* The first half of an op in halves, and the sum of its statistics over the replicas. */
+/* Emits the first half of an op that runs in two halves, and the sum of its statistics over the replicas. */
 static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x, int iteration)
 {
 	static const struct { unsigned char verb, what;
@@ -102,7 +102,7 @@ static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
 						       .tag = -1 };
 }
 
-/* K-FAC: preconditions the gradients of the node's layers. */
+/* K-FAC: emits the preconditioning of the gradients of the node's layers. */
 static void emit_preconditions(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -237,8 +237,8 @@ static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 	free(send);
 }
 
-/* The number of steps whose sums of update's gradient are alive at once: the next sum begins before this
- * one is used. */
+/* The number of steps whose sums of update's gradient are alive at once; above 1 if the next step's sum
+ * begins before this step's sum is used. */
 static int sum_places(const struct compiler *c, int update)
 {
 	int t = dlb_update_gradient(c->g, update), from = t < 0 ? -1 : c->g->tensor[t].producer;
@@ -303,13 +303,13 @@ static void emit_item(struct compiler *c, int node, int a, bool end)
 				    v->weight[k].distance);
 	at = np->n_instr;
 	emit_action(c, node, x, end, iteration);
-	for (; at < np->n_instr; at++)		/* both halves of an op in halves */
+	for (; at < np->n_instr; at++)		/* both halves of an op that runs in two */
 		if (np->instr[at].verb == DLB_COMPUTE)
 			np->instr[at].version = item->version;
 }
 
-/* Sorts the node's hooks by type, then by action. by: [hook]; start: [action + 2], zeroed; start[a] becomes the
- * first of action a. */
+/* Sorts the node's hooks by action, then by type. by: [hook]; start: [action + 2], zeroed: start[a] becomes
+ * the index in by[] of the first hook of action a. */
 static void sort_hooks(const struct node_code *l, int *start, int *by)
 {
 	int of_type[N_HOOKS + 1] = { 0 }, *by_type = dlb_xmalloc(((size_t)l->n_hooks + 1) * sizeof(int));

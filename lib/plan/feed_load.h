@@ -1,18 +1,18 @@
-/* Samples: the seconds in which nodes prepare them, and where rank 0 reads for all, messages and bytes. */
+/* The load if rank 0 reads samples for all nodes: messages, bytes and seconds. */
 #ifndef DLB_PLAN_FEED_LOAD_H
 #define DLB_PLAN_FEED_LOAD_H
 #include "plan/program.h"
 
 /* The rank to which rank 0 sends node's share: the first of the node's group, or the node itself. */
 int dlb_feed_via(const struct dlb_cluster *c, int n_nodes, int node);
-/* Bytes before the samples in a message with a share: weight and seeds. Each tensor then begins at a
+/* Bytes before the samples in a message with a share: weight and seeds. Each tensor after them begins at a
  * multiple of 64 bytes. */
 size_t dlb_feed_header_bytes(const struct dlb_program *of_node);
 size_t dlb_feed_bytes(const struct dlb_program *g, int node);
-/* Per step: [node] bytes it sends, seconds in which it copies them (links that do not overlap with work), and
- * seconds in which its samples are prepared and sent, a lower bound of its step, beside which a thread prepares
- * the next one's; least_s: the most of them. Seconds to prepare are those of a run before (cost.h); 0: not
- * measured. */
+/* Per step: [node] bytes that it sends, seconds in which it copies them (over links that do not overlap with
+ * work), and seconds in which its samples are prepared and sent; least_s: the most of these seconds. A thread
+ * prepares the samples of the next step beside the ops, so they are a lower bound of the step. Seconds to prepare
+ * are those that the last run measured (cost.h); 0: not measured. */
 struct dlb_feed_load {
 	double *bytes, *copy_s, *ready_s, least_s;
 };

@@ -87,7 +87,7 @@ double dlb_flow_s(const struct dlb_flow *f, int op, int m)
 	return f->op_s[2 * op + (f->g->op[op].phase == DLB_UPDATE ? 0 : dlb_flow_class(f, m))];
 }
 
-/* Appends an edge from p into the op whose edges begin at `first`; bytes: 0. */
+/* Appends an edge of 0 bytes from p into the op whose edges begin at `first`, unless there is one. */
 static int edge_from(int p, int first, int n, int *edge, int *stamp, double *bytes)
 {
 	if (stamp[p] >= first)
@@ -98,8 +98,8 @@ static int edge_from(int p, int first, int n, int *edge, int *stamp, double *byt
 	return n + 1;
 }
 
-/* Finds for each op that runs again the first backward op of the graph that needs that run, directly or through
- * other second runs, and counts the run's seconds to it. */
+/* Finds for each op that runs again the first backward op of the graph that needs its second run, directly or
+ * through other second runs, and adds the run's seconds to that op. */
 static void find_again(struct dlb_flow *f)
 {
 	const struct dlb_graph *g = f->g;
@@ -304,11 +304,12 @@ struct flow_walk {
 	const struct dlb_plan *p;
 	double *start, *finish, *avail;
 	int *seq, *head, *next;		/* next[node]: the next node parked at the same item */
-	int *parked;			/* [item] -> first node parked, -1 */
+	int *parked;			/* [item] -> first node parked; -1: none */
 	struct dlb_heap ready;
 };
 
-/* Queues the node's next item if its predecessors are done, else parks the node at one that is not. */
+/* Queues the node's next item if its predecessors are done, else parks the node at a predecessor that is
+ * not. */
 static void look(struct flow_walk *w, int node)
 {
 	const struct dlb_flow *f = w->f;

@@ -4,8 +4,8 @@
  * Micro-batches have at most two sizes, so all numbers exist twice: class 0 (m < n_large) and 1. Items are
  * (op, m), numbered op * M + m; an update is the item op * M. An edge p -> o means that (o, m) reads an
  * output of (p, m). Edges into an update start at the last micro-batch: of the gradient's producer and, on
- * the update's node, of the weight's readers, which must be done before the weight changes. A reader that runs
- * again does so before every backward op that needs it: an edge goes from one of these. */
+ * the update's node, of the weight's readers, which must be done before the weight changes. The second run of
+ * a reader comes before every backward op that needs it, so there is also an edge from one of these ops. */
 #ifndef DLB_PLAN_FLOW_H
 #define DLB_PLAN_FLOW_H
 #include "plan/program.h"
@@ -18,17 +18,17 @@ struct dlb_flow {
 	int M, n_nodes, n_large;		/* m < n_large are of size[0] samples */
 	int64_t batch, size[2];
 	double *op_s;				/* [op * 2 + class], without scale */
-	/* NULL: no op runs again. again_to[op]: the first backward op of the graph that needs op's second run, -1;
-	 * again_s[op * 2 + class]: the seconds of the second runs that op is the first to need */
+	/* NULL: no op runs again. again_to[op]: the first backward op of the graph that needs op's second
+	 * run, -1: none; again_s[op * 2 + class]: seconds of the second runs that op is the first to need */
 	int *again_to;
 	double *again_s;
 	const struct dlb_plan *p; /* borrowed */
-	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
+	/* edges into op; pred_s[edge * 2 + class]: seconds of the message, 0 within a node */
 	int *pred_start, *pred; double *pred_s;
 	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */
 };
 void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch);
-/* Sets op times by the memories that hold g's buffers; before, times assume the fastest memory. */
+/* Sets op times by the memories that hold g's buffers; before this call, they assume the fastest memory. */
 void dlb_flow_put(struct dlb_flow *f, const struct dlb_program *g);
 /* memories.c: assigns each node's buffers to its memories. */
 void dlb_compile_put(struct dlb_program *g, const struct dlb_cost *c);
@@ -46,14 +46,15 @@ static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)
 }
 /* Seconds of (op, m) on its node, as simulated (views: 0). */
 double dlb_flow_s(const struct dlb_flow *f, int op, int m);
-/* The same, with what runs again before it, as schedules count it. */
+/* The same plus the seconds of second runs before it, as schedules count it. */
 static inline double dlb_flow_item_s(const struct dlb_flow *f, int op, int m)
 {
 	return dlb_flow_s(f, op, m) + (f->again_s ? f->again_s[2 * op + dlb_flow_class(f, m)] : 0);
 }
 
-/* A legal order of all items that respects each node's order, close to that of time: start[item], and
- * seq[item] its position. -1: no such order, the programs would deadlock; err names node and op. */
+/* Finds a legal order of all items that respects each node's order and is close to time order: start[item] in
+ * seconds, and seq[item], its position. -1 with err, which names node and op: there is no such order, so the
+ * programs would deadlock. */
 int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq,
 		  struct dlb_error *err);
 
@@ -80,10 +81,11 @@ void dlb_heap_push(struct dlb_heap *h, double key, int id);
 struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
 void dlb_heap_release(struct dlb_heap *h);
 
-/* Sets the offsets of places (arena.c). n_instr: of the loop, around which places may wrap. Places with
- * offset SIZE_MAX share another's and are skipped. enough: the search for a smaller arena ends at this size
- * in bytes (0: the smallest). Returns the arena's size in bytes; *bound: the most bytes alive at once. */
+/* Sets the offsets of places (arena.c). n_instr: instructions of the loop, around which places may wrap.
+ * Places with offset SIZE_MAX share the memory of another place and are skipped. enough: the search for a
+ * smaller arena ends at this size in bytes (0: the smallest). Returns the arena's size in bytes; *bound: the
+ * most bytes alive at once. */
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t enough, size_t *bound);
-/* Whether more effort is spent on an arena of this size where no size is enough. */
+/* Whether more effort is spent on reducing an arena of this size if no size is enough. */
 bool dlb_memory_is_poor(size_t bytes, size_t bound);
 #endif

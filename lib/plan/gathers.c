@@ -1,10 +1,11 @@
-/* Weights of which each replica keeps a share (shares.h), or that are kept in another memory (offload.h):
- * when they are gathered or fetched, and how long they are whole.
+/* Divided weights: each replica keeps a share of them (shares.h), or they are kept in another memory
+ * (offload.h). Finds when they are gathered or fetched, and how long they are whole.
  *
- * A node reads its divided weights one after the other. Each is gathered while the one before is used: the
- * gather starts before the first action that reads that one. It is freed after its last use with no other
- * divided weight in between; if it is read again later, in the backward phase or by another micro-batch,
- * it is gathered again. So about two of them are whole at once, and as many bytes travel for every use.
+ * A node reads its divided weights one after the other. Each weight is gathered while the one before it is
+ * used: the gather starts before the first action that reads the one before. The weight is freed when its
+ * uses are interrupted by a read of another divided weight. If it is read again later, in the backward phase
+ * or by another micro-batch, it is gathered again. So about two weights are whole at once, and every use
+ * sends a weight's bytes again.
  *
  * All replicas have the same order of actions (dlb_plan_has_one_order), hence of gathers, so none waits
  * for ever. S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models,
@@ -16,14 +17,14 @@
 #include "plan/shares.h"
 #include "plan/tensors.h"
 
-/* The weights of one node while its actions are gone through. */
+/* State of a walk over one node's actions. */
 struct reading {
 	int node, latest; /* latest: the last action that read a divided weight; -1: none */
-	int before; /* the one that read others before it began to read the newest ones; -1: none */
-	int *open, *n_lives; /* [tensor] its newest gather, -1: none; its number of gathers */
+	int before; /* the last action that read newly gathered weights; -1: none */
+	int *open, *n_lives; /* [tensor] its newest gather, -1: none; its number of gathers so far */
 };
 
-/* Action a reads divided weight t. */
+/* Records that action a reads divided weight t. */
 static void read_weight(struct compiler *c, struct reading *x, int t, int a)
 {
 	struct gathered *was = x->open[t] < 0 ? NULL : &c->gather[x->open[t]];
@@ -43,7 +44,7 @@ static void read_weight(struct compiler *c, struct reading *x, int t, int a)
 						       .update = -1 };
 }
 
-/* The weight that action x updates, if it is kept far; -1. */
+/* The offloaded weight that action x updates; -1: none. */
 static int far_update(const struct compiler *c, const struct action *x)
 {
 	const int t = c->g->op[x->op].phase == DLB_UPDATE ? dlb_update_weight(c->g, x->op) : -1;
@@ -146,7 +147,8 @@ static void add_copy(struct compiler *c, int gather, int action, int type)
 					    false, false });
 }
 
-/* A weight that is kept far. stop: the action before which an updated one must be stored. */
+/* Adds the hooks of a fetch of an offloaded weight. stop: the action before which an updated weight must be
+ * stored. */
 static void hook_far(struct compiler *c, int gather, int stop)
 {
 	const struct gathered *x = &c->gather[gather];
@@ -162,7 +164,7 @@ static void hook_far(struct compiler *c, int gather, int stop)
 	add_copy(c, gather, stop, HOOK_FREE_BEFORE);
 }
 
-/* Gathers of a node follow one another in the order of their first reads, so updates do in that of the
+/* The list has the gathers of a node in the order of their first reads, so updates are in the order of the
  * list. */
 static void hook_all_far(struct compiler *c)
 {
@@ -221,7 +223,7 @@ void dlb_compile_lay_out_gathers(struct compiler *c, int t)
 	}
 }
 
-/* weights alive at once */
+/* whole weights that are alive at once */
 enum { WHOLE_AT_ONCE = 2 };
 
 void dlb_compile_count_gathers(struct compiler *c)

@@ -18,8 +18,8 @@ void dlb_compile_add_hook(struct compiler *c, int node, struct hook x)
 	l->hook[l->n_hooks++] = x;
 }
 
-/* second: what is read is the second life of tensor t, which an op of this node has computed, or is
- * fetched. */
+/* Marks that an action of the node reads tensor t of micro-batch m. second: it reads the second life of t,
+ * which an op of this node computes or which is fetched. */
 static void use(struct compiler *c, int node, int t, int m, int action, bool second)
 {
 	const struct dlb_tensor *x = &c->g->tensor[t];
@@ -51,7 +51,7 @@ static void use(struct compiler *c, int node, int t, int m, int action, bool sec
 	root->last = action;
 }
 
-/* The action writes instance i. */
+/* Marks that the action writes instance i. */
 static void make(struct compiler *c, int i, int m, int action)
 {
 	c->slot[i * c->M + m].first = action;
@@ -59,7 +59,8 @@ static void make(struct compiler *c, int i, int m, int action)
 		c->slot[c->root[i] * c->M + m].last = action;
 }
 
-/* Marks the gradients that the norm reads, of this node's updates, where they are not summed into state. */
+/* Marks the gradients that the norm reads in their places: those of this node's updates that are not summed
+ * into state and do not leave their places. */
 static void use_gradients(struct compiler *c, int node, int action)
 {
 	const struct dlb_graph *g = c->g;
@@ -76,7 +77,7 @@ static void use_gradients(struct compiler *c, int node, int action)
 	}
 }
 
-/* Marks what action a, a run of an op, reads and writes. */
+/* Marks the instances that action a, a run of an op, reads and writes. */
 static void find_uses_of_op(struct compiler *c, int node, int a)
 {
 	const struct dlb_graph *g = c->g;
@@ -98,14 +99,15 @@ static void find_uses_of_op(struct compiler *c, int node, int a)
 			make(c, dlb_compile_instance(c, o->out[j], node, x->again), m, a);
 }
 
-/* Gradients that leave their places are last read when their sums are complete, or are in a buffer. */
+/* Marks the last reads of gradients that leave their places: the end of their sum, or the copy to the
+ * bucket's buffer. */
 static void find_uses_of_sums(struct compiler *c, int node)
 {
 	const struct dlb_node_program *np = &c->out->node[node];
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		const struct dlb_bucket *k = &np->bucket[b];
 		const struct bucket_sum *sum = &c->code[node].sum[b];
-		/* the sum starts after its action and what that frees */
+		/* the sum starts after action sum->start and the frees that follow it */
 		const int in_buffer = sum->start + 1 < sum->end ? sum->start + 1 : sum->end;
 		for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_WEIGHTS; i++)
 			if (dlb_program_leaves(c->out, k->op[i]))
@@ -115,7 +117,7 @@ static void find_uses_of_sums(struct compiler *c, int node)
 	}
 }
 
-/* Shares of gradients begin to live when their sums are complete, and live until their updates. */
+/* Sets the lifetimes of shares of gradients: from the end of their sums to their updates. */
 static void find_share_places(struct compiler *c, int node)
 {
 	const struct dlb_node_program *np = &c->out->node[node];
@@ -150,7 +152,7 @@ void dlb_compile_find_uses(struct compiler *c)
 
 int dlb_compile_first_after(const struct node_code *l, int64_t key)
 {
-	/* the last action, the end of the step, always has */
+	/* the last action, the end of the step, always has a greater key */
 	int lo = 0, hi = l->n_actions - 1;
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
@@ -162,7 +164,7 @@ int dlb_compile_first_after(const struct node_code *l, int64_t key)
 	return lo;
 }
 
-/* The owner's first action that changes state t: sends of it must end before. */
+/* The first action of t's home that changes state t: sends of t must end before it. */
 static int first_write(const struct compiler *c, int t)
 {
 	int home = dlb_graph_home(c->g, t);
@@ -170,7 +172,8 @@ static int first_write(const struct compiler *c, int t)
 	return writes ? c->action_of[home * c->M] : c->code[c->p->placement[home]].n_actions - 1;
 }
 
-/* Whether the send of weight t must end before the next update, of any step. */
+/* Whether the send of weight t must end at once, because an update of t, of any step, follows within two
+ * half-slots. */
 static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 {
 	int home = dlb_graph_home(c->g, t), period = 2 * c->M, next;
@@ -233,7 +236,7 @@ void dlb_compile_hook_messages(struct compiler *c)
 			}
 			struct node_code *from = &c->code[r->from];
 			int m = r->m < 0 ? 0 : r->m, post = 0, send = 0, limit = from->n_actions - 1;
-			/* weights are posted at the start of the step */
+			/* receives of weights are posted at the start of the step */
 			if (r->m >= 0) {
 				static const int ahead = DLB_LOOK_AHEAD;
 				for (int k = i, seen = 0; open >= ahead && k >= 0; k--) {
@@ -276,8 +279,8 @@ bool *dlb_compile_live_at_end(const struct compiler *c)
 	return keep;
 }
 
-/* Whether for every micro-batch op is the last reader of the place of instance x, and the messages sent
- * from it have ended before. action: of the op's run, [m]. */
+/* Whether for every micro-batch a run of an op is the last reader of the place of instance x, and the sends
+ * from that place have ended before. action: [m] of the op's run. */
 static bool reads_last(const struct compiler *c, const int *action, int x)
 {
 	for (int m = 0; m < c->M; m++) {
@@ -305,7 +308,7 @@ static void move_views(struct compiler *c, int i, int x)
 	}
 }
 
-/* Moves instance y, an output, and its views into the place of x, which is that of the input. */
+/* Moves instance y, an output, and its views into the place of x, which is the place of the input. */
 static void take_over(struct compiler *c, int x, int y, int input)
 {
 	for (int m = 0; m < c->M; m++) {
@@ -330,7 +333,7 @@ static void share_place(struct compiler *c, int op, bool again, bool *keep)
 			continue;
 		int input = dlb_compile_read_instance(c, op, again, o->in[k]), x = c->root[input],
 		    y = dlb_compile_instance(c, o->out[0], c->p->placement[op], again);
-		bool alone = true; /* another input may be a view of this one */
+		bool alone = true; /* no other input is a view of this one */
 		for (int j = 0; j < o->n_in; j++)
 			if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
 				alone &= c->root[dlb_compile_read_instance(c, op, again, o->in[j])] != x;
@@ -346,7 +349,7 @@ void dlb_compile_share_places(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	bool *keep = dlb_compile_live_at_end(c);
-	/* the order in which data flow: forward, again, backward */
+	/* in the order of data flow: forward, again, backward */
 	for (int op = 0; op < g->n_ops; op++)
 		if (!c->p->again || g->op[op].phase == DLB_FORWARD)
 			share_place(c, op, false, keep);

@@ -2,8 +2,8 @@
 #include "plan/interval.h"
 #include <math.h>
 
-/* Of plans on one and two nodes of one machine: most predictions that no measured round corrected are too
- * low. */
+/* Priors from plans on one and two nodes of one machine: most predictions that no measured round has
+ * corrected are too low. */
 static const struct dlb_interval_prior uncorrected = { 0.08, 2, 0.06, 4 }, expected = { 0.01, 2, 0.035, 4 };
 static const double unmeasured = 0.5; /* relative error for kinds of which no op was measured; assumed */
 
@@ -34,7 +34,7 @@ struct dlb_interval dlb_interval_next(const struct dlb_interval_prior *x, const 
 	return (struct dlb_interval){ exp(u - half), exp(u + half) };
 }
 
-/* Relative error of the step's computing by ops whose time is a roofline's. */
+/* Relative error of the step's compute time that is due to ops whose times come from a roofline. */
 static double roofline_sd(const struct dlb_plan *p, const struct dlb_cost *c)
 {
 	double all_s = 0.0, off_s = 0.0;
@@ -63,7 +63,7 @@ static double step_spread(const struct dlb_plan *p, const struct dlb_cost *c)
 	return most;
 }
 
-/* Takes a measured spread into what is expected of the standard deviation. */
+/* Merges a measured spread into the prior of the standard deviation. */
 static void take_spread(struct dlb_interval_prior *x, double spread)
 {
 	const double v = x->sd_rounds, n = DLB_SPREAD_ROUNDS;

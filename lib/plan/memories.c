@@ -1,7 +1,7 @@
-/* Assigns a node's buffers to its memories. There are three kinds of buffers (dlb_buffers). They are
- * placed by the bytes that a step moves per byte held, the most first: into the fastest memory, the rest
- * into the next. Bytes that fit nowhere count in the slowest memory, and the check of memory refuses the
- * plan with the numbers. */
+/* Assigns a node's buffers to its memories. There are three kinds of buffers (enum dlb_buffers). The kind of
+ * which a step moves the most bytes per byte held is placed first, into the fastest memory; the bytes that do
+ * not fit go to the next memory. Bytes that fit nowhere count in the slowest memory, so that the check of
+ * memory refuses the plan with the numbers. */
 #include <math.h>
 #include "plan/flow.h"
 #include "plan/tensors.h"

@@ -16,7 +16,7 @@
 #include "plan/tensors.h"
 #include "util/patterns.h"
 
-/* actions between the first FETCH of a step and what reads it */
+/* actions between the first FETCH of a step and the action that reads the copy */
 enum { FIRST_FETCH_AHEAD = 8 };
 
 const char *dlb_offload_name(const struct dlb_graph *g, int t)
@@ -159,7 +159,8 @@ int *dlb_offload_find_weights(struct dlb_program *g)
 	return rule;
 }
 
-/* A kind of what belongs to tensor t and is kept far: the node (-1: nothing is), the memory, the bytes. */
+/* The offloaded data of one kind that belong to a tensor: the node (-1: there are none), the memory, the
+ * bytes. */
 struct far {
 	int node;
 	const char *memory;
@@ -190,7 +191,7 @@ static struct far far_of(const struct dlb_program *g, enum dlb_offload_kind kind
 	return f;
 }
 
-/* What of the plan keeps states near, and the cure; NULL: nothing. */
+/* The reason why states cannot be offloaded under the plan, and the cure; NULL: they can. */
 static const char *keeps_near(const struct dlb_program *g, const char **cure)
 {
 	*cure = "leave offload out, or take another optimizer";
@@ -206,7 +207,7 @@ static const char *keeps_near(const struct dlb_program *g, const char **cure)
 		       NULL;
 }
 
-/* What of the plan keeps weights near, and the cure; NULL: nothing. */
+/* The reason why weights cannot be offloaded under the plan, and the cure; NULL: they can. */
 static const char *keeps_weights_near(const struct dlb_program *g, const char **cure)
 {
 	*cure = "leave offload of weights out, or take another optimizer";
@@ -222,7 +223,7 @@ static const char *keeps_weights_near(const struct dlb_program *g, const char **
 		       NULL;
 }
 
-/* Whether the node has the memory, and can copy to and from it. */
+/* Checks that the node has the memory, and can copy to and from it. */
 static int check_memory(const struct dlb_cluster *c, const struct far *x, enum dlb_offload_kind kind,
 			const char *name, struct dlb_error *err)
 {
@@ -325,7 +326,8 @@ int dlb_offload_check_room(const struct dlb_program *g, const struct dlb_cluster
 
 static int at_least(int a, int least) { return a < least ? least : a; }
 
-/* The place of the states of weight t is alive from action `from` to before action `to`. */
+/* Makes the place of the states of weight t live from action `from` to before action `to`, and adds its
+ * copies. */
 static void live(struct compiler *c, int node, int t, int update, int from, int to)
 {
 	const int inst = dlb_compile_instance(c, t, node, true), slot = inst * c->M;
@@ -368,8 +370,9 @@ static void hook_states(struct compiler *c, int node)
 	free(weight);
 }
 
-/* An activation of a micro-batch that is kept far: the instances of its lives, the action that computes it
- * and the first that reads it again, and the action before which FETCH starts. */
+/* An offloaded activation of a micro-batch: the instances of its two lives, the action that computes it
+ * (made), the first action that reads its second life (read), and the action before which FETCH starts
+ * (fetch). */
 struct kept {
 	int tensor, m, first, second, made, read, fetch;
 };
@@ -392,7 +395,7 @@ static int by_made(const void *a, const void *b)
 				      x->m - y->m;
 }
 
-/* Lists those of the node. Returns their number. */
+/* Lists the offloaded activations of the node. Returns their number. */
 static int list_kept(const struct compiler *c, int node, struct kept *list)
 {
 	int n = 0;
@@ -438,7 +441,7 @@ static void hook_activations(struct compiler *c, int node)
 						    false, true });
 	}
 	qsort(list, (size_t)n, sizeof *list, by_made);
-	for (int i = n - 1, next = INT_MAX, second = INT_MAX; i >= 0; i--) { /* the next actions that store */
+	for (int i = n - 1, next = INT_MAX, second = INT_MAX; i >= 0; i--) { /* next actions that store */
 		const struct kept *x = &list[i];
 
 		if (i + 1 < n && list[i + 1].made > x->made) {

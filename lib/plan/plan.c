@@ -52,7 +52,8 @@ void dlb_plan_hash(struct dlb_plan *p)
 	dlb_hash_hex(h, p->hash);
 }
 
-/* Whether op i stands on a node that exists, that has a kernel for it, and on which it may stand. */
+/* Whether op i is placed on an existing node that has a kernel for it, and with the op that must share its
+ * node. */
 static bool is_placed(const struct dlb_plan *p, const struct dlb_cost *c, int i)
 {
 	const int node = p->placement[i], with = c->graph->op[i].colocate;
@@ -96,7 +97,7 @@ static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, s
 	return 0;
 }
 
-/* Whether an item of node n is of an op there, and of the micro-batch that is its next. */
+/* Whether item x of node n belongs to an op on that node, and has the op's next micro-batch. */
 static bool is_due(const struct dlb_plan *p, const struct dlb_graph *g, int n, const struct dlb_item *x,
 		   const int *next)
 {

@@ -27,11 +27,11 @@ struct dlb_node_plan {
 	struct dlb_item *order; int n_order;
 	double busy_s, wait_s;			/* predicted, per step */
 	double peak_bytes;			/* planned arena + state */
-	double offloaded_bytes; /* of its optimizer states, in other memories */
-	/* The part of it in each memory that the node names. */
+	double offloaded_bytes; /* of its states, weights and activations, in other memories (offload.h) */
+	/* The part of peak_bytes in each memory that the node names. */
 	struct dlb_node_memory { const char *name; double bytes[DLB_N_BUFFERS]; } *memory; int n_memories;
 };
-#define DLB_ALLREDUCE_AUTO "auto"		/* by size of each sum, as recorded in the plan */
+#define DLB_ALLREDUCE_AUTO "auto"		/* chosen by the size of each sum, recorded in the plan */
 enum { DLB_MOST_SIZES = 8 };
 enum { DLB_MOST_ZERO = 3 };			/* the highest stage in which replicas divide state */
 /* classes of sums that can be compressed: factor, gradient, small */
@@ -40,27 +40,29 @@ enum { DLB_N_COMPRESSED = 3 };
 struct dlb_sharing {
 	/* how gradients are summed: a row of dlb_allreduces, or DLB_ALLREDUCE_AUTO */
 	const char *allreduce;
-	/* auto: ascending, the first from 0 */
+	/* auto: the algorithm by size, ascending; the first from 0 bytes */
 	struct dlb_by_size { int64_t from_bytes; const char *allreduce; } by_size[DLB_MOST_SIZES];
 	int n_by_size;				/* 0: not chosen yet (dlb_plan_choose_sums) */
 	bool sync;				/* no sum starts before every node has computed its step */
 	/* batch statistics are over micro-batch m of all replicas together */
 	bool sync_batchnorm;
-	/* "split": shares of the batch by predicted speed, not even */
+	/* "split": shares of the batch are in proportion to predicted speed, else even */
 	bool by_power;
-	/* the user asked for that split: it holds for the next round */
+	/* the user asked for this split, so the next round keeps it */
 	bool split_given;
 	char compress[48];			/* text of dlb_compress_parse, or "auto" */
 	char compress_of[DLB_N_COMPRESSED][48];	/* auto: the choice, by enum dlb_sum_class; "": none yet */
 	const char *reduce;			/* "gradients:mean" ... (optim.h); NULL: not given */
 	/* "local", "merged": the running maximum of summed moments; NULL: not given */
 	const char *max_state;
-	/* Or each replica updates with its own gradient, and weights are averaged (dlb_sharing_averages). */
+	/* The alternative to sums: each replica updates with its own gradient, and weights are averaged
+	 * (dlb_sharing_averages). */
 	/* fraction of the parameters averaged with the ring neighbours after a step */
 	double gossip;
 	int64_t sync_every;			/* steps between means over all replicas; 0: not given */
-	int param_server;			/* node that computes that mean; -1: none, an allreduce */
-	/* 1, 2, 3: replicas divide the optimizer's state (shares.h), 3: the weights too; 0: each has all */
+	int param_server;			/* node that computes that mean; -1: none, by an allreduce */
+	/* 1, 2, 3: replicas divide the optimizer's state (shares.h), 3: the weights too; 0: they divide
+	 * nothing */
 	int zero;
 	/* Samples. */
 	/* "even", "sorted": each replica draws from its own shard; NULL: no shards */
@@ -79,13 +81,13 @@ struct dlb_advice {
 	double error; const char *error_of;
 	bool chosen;
 };
-/* Ops that run again, as asked for: chosen for the least step that fits, or by patterns of the names of ops
- * and tensors. Neither: none. */
+/* The request for ops that run again: chosen by dlb-place for the shortest step that fits, or given by
+ * patterns of the names of ops and tensors. Neither: no op runs again. */
 struct dlb_recompute { bool chosen; const char *const *pattern; int n; };
-/* What is kept in another memory of its node (offload.h), by rules of three kinds: optimizer states of the
- * weights whose name matches a rule's pattern, those weights themselves, and activations, outputs of forward
- * ops, for patterns of the names of ops and tensors. Of a kind the first rule that matches holds. chosen:
- * dlb-place made the rules. */
+/* The data that are kept in another memory of their node (offload.h), by rules of three kinds: the optimizer
+ * states of weights whose name matches a rule's pattern; such weights themselves; and activations, that is,
+ * outputs of forward ops, whose pattern matches names of ops and tensors. The first matching rule of a kind
+ * holds. chosen: dlb-place made the rules. */
 enum dlb_offload_kind {
 	DLB_OFFLOAD_STATES,
 	DLB_OFFLOAD_WEIGHTS,
@@ -96,7 +98,8 @@ struct dlb_offload_rule {
 	const char *pattern, *memory;
 	enum dlb_offload_kind kind;
 };
-/* FAR_VIEW: of a view of such an output, which runs again over what is fetched. */
+/* Values of dlb_plan.far. FAR_VIEW: the op is a view of an offloaded output, and runs again on the fetched
+ * copy. */
 enum { DLB_FAR_NONE = -1, DLB_FAR_VIEW = -2 };
 struct dlb_offload {
 	bool chosen;
@@ -112,8 +115,8 @@ struct dlb_plan {
 	/* most micro-batches in flight on a node; 0: the schedule's limit */
 	int in_flight;
 	int most_in_flight;			/* the limit in use (set by dlb_schedule_order) */
-	/* updates run as soon as their gradients are there, which frees the gradients' memory; a plan of one
-	 * node does so always */
+	/* updates run as soon as their gradients are computed, which frees the gradients' memory; always true
+	 * of a plan of one node */
 	bool updates_first;
 	int *placement;				/* [op] */
 	struct dlb_node_plan *node;
@@ -121,43 +124,43 @@ struct dlb_plan {
 	const char *winner;
 	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
 	uint64_t seed;
-	/* [op] its outputs are dropped after the forward phase and it runs again (again.h); NULL: none
-	 * does */
+	/* [op] whether its outputs are dropped after the forward phase and it runs again (again.h); NULL: no
+	 * op does */
 	bool *again;
 	struct dlb_recompute recompute;		/* as asked for */
 	struct dlb_offload offload;
 	/* [op] the rule of offload by which its outputs are kept in another memory, or one of DLB_FAR_*;
 	 * NULL: none are (dlb_offload_mark) */
 	const int *far;
-	enum dlb_state_dtype state_dtype; /* in which optimizer states are kept (small_states.h) */
+	enum dlb_state_dtype state_dtype; /* type in which optimizer states are kept (small_states.h) */
 	/* outputs may overwrite inputs that are not read later (program.h) */
 	bool in_place;
-	/* a candidate of a search: its arenas are made no smaller than arena_room, in bytes ([node], owned by
-	 * the caller; NULL: of any size) */
+	/* a candidate of a search: its arenas are reduced no further than to arena_room bytes ([node], owned
+	 * by the caller; NULL: not at all) */
 	bool draft;
 	const double *arena_room;
-	/* likewise: orders end, unfinished, where the makespan cannot be below it; 0: none does */
+	/* a candidate of a search: scheduling ends early if the makespan cannot be below this; 0: never */
 	double order_below_s;
-	double makespan_s; /* of the last order, by its schedule and under node weights; 0: there was none */
+	double makespan_s; /* of the last order, by its schedule and under node weights; 0: no order yet */
 	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as requested; in use */
 	double fill_s;				/* asynchronous: seconds of filling and draining per run */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */
 	int64_t effort;				/* of auto; 0: limited by time, or another algorithm */
-	const char *optimizer;			/* whose states memory was counted for */
+	const char *optimizer;			/* the optimizer for whose states memory was counted */
 	/* Replicas: groups of nodes that each hold the model and a share of the batch (replica.c). */
 	int n_replicas;				/* 1: none */
 	/* [r][k]: the node with node k's part in replica r, -1: none; [0][k] is k. NULL for one replica */
 	int **replica;
-	/* [node] its row and column there, -1: none; set by dlb_plan_set_replicas */
+	/* [node] its row and column in `replica`, -1: none; set by dlb_plan_set_replicas */
 	int *replica_of, *part_of;
 	double *power;				/* [r] shares of a batch are proportional to it; NULL: even */
 	struct dlb_sharing sharing;
-	/* of one replica of several that divide the optimizer's state: their number, and this one's; n_shares
-	 * 0: another plan, or the state is whole */
+	/* in the plan of one replica: the number of shares of the optimizer's state, and this replica's
+	 * share; n_shares 0: another plan, or the state is whole */
 	int n_shares, share;
-	/* [tensor] of an evaluation: weights of which each replica has a share; NULL: sharing says it */
+	/* [tensor] in an evaluation: whether each replica has a share of the weight; NULL: as sharing says */
 	const bool *gathered;
-	/* of one replica of several: their number; 0: another plan */
+	/* in the plan of one replica: the number of replicas; 0: another plan */
 	int of_replicas;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
@@ -166,8 +169,8 @@ struct dlb_plan {
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */
 	double moved_bytes; int moved_ops;	/* against the plan it replaces */
-	double migration_s;			/* of moving them, if counted */
-	/* [op] its pinned node or -1; [node] does no work; NULL: none */
+	double migration_s;			/* seconds of moving them, if counted */
+	/* pin [op]: its pinned node, -1: none; excluded [node]: it does no work; NULL: none */
 	int *pin; bool *excluded;
 	const char *affinity;			/* table of by-kind; NULL: another algorithm */
 	/* "keep-affinity": a fused Relu whose kind in the table differs becomes an op again; "all": it stays
@@ -185,7 +188,7 @@ struct dlb_plan {
 void dlb_plan_hash(struct dlb_plan *p);
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes);
 void dlb_plan_release(struct dlb_plan *p);
-/* Says of p that it was made by what made `like`: the algorithm asked for, the one that won, the effort. */
+/* Copies the origin of plan `like` to p: the requested algorithm, the one that won, the effort. */
 static inline void dlb_plan_say_origin(struct dlb_plan *p, const struct dlb_plan *like)
 {
 	p->winner = like->winner;

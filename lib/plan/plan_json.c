@@ -1,19 +1,19 @@
 /* The plan section.
  *
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
- *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
- *      "staleness": "2bw", "staleness_given": false, "fill_s": 0.1,      asynchronous: which weights; to fill and drain
+ *      "algorithm": "proportional", "algorithm_given": false,            who made the plan; requested?
+ *      "staleness": "2bw", "staleness_given": false, "fill_s": 0.1,      asynchronous: rule; fill and drain
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
- *      "in_flight": 3, "chunks": 2,                                      absent: as schedule and placer have them
+ *      "in_flight": 3, "chunks": 2,                                      absent: defaults of the schedule
  *      "schedules_tried": [{"schedule", "micro_batches", "value_s"}],    by --schedule auto; no value: does not fit
  *      "batches_tried": [{"batch", "value_s"}],                          by --batch auto; the same
  *      "replicas": [[0], [1]], "power": [2, 1],                          absent: one replica; even shares
  *      "allreduce": "ring", "compress": "none", "sync": false, "sync_batchnorm": false,     how replicas sum gradients
- *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
+ *      "objective": "throughput", "effort": 1,                           absent: the step; none, or by time
  *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
- *      "migration_s": of moving them, where counted
+ *      "migration_s": seconds of moving them, if counted
  *      "recompute": {"auto": true, "ops": [3, 4]},                       or "patterns": ["*relu*"]; absent: none
  *      "state_dtype": "8bit",                                                              absent: f32
  *      "offload": {"auto": true, "states": [{"weights": "h.*", "memory": "disk"}],         absent: none
@@ -22,9 +22,9 @@
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
  *                     "order": [[op, micro_batch], ...]}],
- *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node; true as a fifth: again
+ *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node; fifth true: again
  *
- * Only "placement" is needed: what is left out has its default, and an order that does not fit an edited
+ * Only "placement" is needed: omitted members have their defaults, and an order that does not fit an edited
  * placement is computed again. Spans of micro-batch -1 are updates. */
 #include <math.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ static void write_recompute(const struct dlb_plan *p, json_t *o)
 	json_object_set_new(o, "recompute", section);
 }
 
-/* The lists of rules by kind, and what their patterns name. */
+/* [kind] the member that lists the rules of the kind, and the member of a rule that has its pattern. */
 static const struct {
 	const char *list, *names;
 } offload_rules[DLB_N_OFFLOAD_KINDS] = { [DLB_OFFLOAD_STATES] = { "states", "weights" },
@@ -141,7 +141,8 @@ static void write_offload(const struct dlb_plan *p, json_t *o)
 	json_object_set_new(o, "offload", section);
 }
 
-/* A row ends with its last node: [[0, 1], [2, 3]]; -1: a node of replica 0 that does nothing. */
+/* A row ends with its last node, as in [[0, 1], [2, 3]]. -1 stands for a node of replica 0 that does
+ * nothing. */
 void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o)
 {
 	json_t *rows = json_array(), *power = json_array();
@@ -264,7 +265,7 @@ static int read_placement(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 	return 0;
 }
 
-/* [op, micro_batch] */
+/* Reads [op, micro_batch]. */
 static int read_pair(const struct dlb_ref *r, int64_t *op, int64_t *m, struct dlb_error *err)
 {
 	struct dlb_ref first = dlb_ref_index(r, 0), second = dlb_ref_index(r, 1);
@@ -581,7 +582,7 @@ static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 	return dlb_sharing_read(r, &p->sharing, err) || dlb_plan_read_teams(r, p, err) ? -1 : 0;
 }
 
-/* Keeps a rule given by the user; else it is chosen again for the plan. */
+/* Keeps a rule given by the user; any other rule will be chosen again for the plan. */
 static int read_staleness(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;

@@ -6,12 +6,12 @@
 /* The number of replicas in a section; 1: it has none, or there is no section. */
 int dlb_plan_count_replicas(const json_t *section);
 json_t *dlb_plan_write(const struct dlb_plan *p);
-/* Reads and checks; a placement edited by hand whose order no longer matches it is scheduled again
- * (*rescheduled set). Colocation, kernels and ids are checked. */
+/* Reads and checks the plan. If the order no longer matches a placement edited by hand, the plan is scheduled
+ * again (*rescheduled is set). Colocation, kernels and ids are checked. */
 int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		  struct dlb_error *err);
 /* Reads only the options (algorithm, schedule, micro-batches, batch, seed, optimizer), which a new plan
- * takes over from one made for another graph, cluster or cost. */
+ * takes over from a plan for another graph, cluster or cost. */
 int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p,
 			  struct dlb_error *err);
 /* Members "replicas" and "power" of an object: the nodes of each replica, and their shares. */

@@ -11,7 +11,7 @@
 #include "plan/tensors.h"
 #include "util/escape.h"
 
-/* "WHAT ID 'NAME'" */
+/* Prints "WHAT ID 'NAME'". */
 static void named(FILE *f, const char *what, int id, const char *name)
 {
 	fprintf(f, " %s %d '", what, id);
@@ -27,7 +27,7 @@ static void print_statistics(const struct dlb_node_program *np, const struct dlb
 	fprintf(f, " m=%d", in->micro_batch);
 }
 
-/* A weight that is gathered ahead of use, and its place. */
+/* Prints a weight that is gathered ahead of use, and its place. */
 static void print_gather(const struct dlb_program *g, const struct dlb_node_program *np, int bucket, FILE *f)
 {
 	const struct dlb_bucket *b = &np->bucket[bucket];

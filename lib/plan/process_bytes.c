@@ -40,11 +40,13 @@ enum {
 	PER_BUCKET = 65536,
 	PER_GATHER = 1024,
 	LAPACK_BASE = 1750000,
-	/* most bytes of a collective's send buffers where numbers are converted (comm/collective.c, share_slots) */
+	/* limit of the bytes of a collective's send buffers if numbers are converted (comm/collective.c,
+	 * share_slots) */
 	CONVERTED = 512 * 1024
 };
 
-/* What an allocation takes beyond its bytes: the rest of its last page and malloc's header. */
+/* Bytes that an allocation takes in addition to those requested: the rest of its last page and malloc's
+ * header. */
 static double rounding(double bytes)
 {
 	const double pages = (double)(((size_t)bytes + PAGE - 1) / PAGE) * PAGE;
@@ -54,7 +56,8 @@ static double rounding(double bytes)
 
 static double allocated(double bytes) { return bytes + rounding(bytes); }
 
-/* Of the allocations of one tensor on this node: as dlb_state_init and dlb_state_constant make them. */
+/* Rounding of the allocations of one tensor on this node, as dlb_state_init and dlb_state_constant make
+ * them. */
 static double tensor_rounding(const struct dlb_process *s, const struct dlb_program *p, int t)
 {
 	const struct dlb_graph *g = s->cost->graph;
@@ -70,7 +73,7 @@ static double tensor_rounding(const struct dlb_process *s, const struct dlb_prog
 	return sum;
 }
 
-/* Sizes of micro-batches: each op has a kernel for each. */
+/* Number of different sizes of micro-batches. Each op has a kernel for each size. */
 static int n_sizes(const struct dlb_program *p) { return 1 + (p->size[p->micro_batches - 1] != p->size[0]); }
 
 static double state_rounding(const struct dlb_process *s, const struct dlb_program *p, int node)
@@ -98,11 +101,11 @@ static double state_rounding(const struct dlb_process *s, const struct dlb_progr
 
 /* ---- kernels that were not measured ---- */
 
-/* Rows of a product from which its kernel packs the weight (tensor/cpu/gemm.c). */
+/* Least number of rows of a product whose kernel packs the weight (tensor/cpu/gemm.c). */
 enum { PACK_ROWS = 512 };
 
-/* Bytes of the weight that op's kernel packs, by its shape: of a convolution, or of a product of many
- * rows. */
+/* Bytes of the weight that op's kernel packs, guessed from its shape: the weight of a convolution, or of a
+ * product of many rows. */
 static double packed_guess(const struct dlb_graph *g, int op, double n)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -125,7 +128,7 @@ static double packed_guess(const struct dlb_graph *g, int op, double n)
 	return most;
 }
 
-/* Scratch memory and packed weights of the ops of which the cost model knows no sizes (dlb-profile
+/* Bytes of scratch memory and packed weights of the ops for which the cost model has no sizes (dlb-profile
  * --analytic). */
 static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
@@ -151,7 +154,7 @@ static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_pro
 	return kept + (once > 0 ? allocated(once) : 0);
 }
 
-/* What libraries keep for the products of this node (dlb_kernel_bytes.library). */
+/* Bytes that libraries keep for the products of this node (dlb_kernel_bytes.library). */
 static double library_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	double sum = 0;
@@ -207,7 +210,7 @@ static double union_bytes(struct page_range *r, int n)
 	return (double)sum;
 }
 
-/* Has the instruction no operation of its own in the executor (exec/prepare.c)? */
+/* Whether the instruction has no step op of its own in the executor (exec/prepare.c). */
 static bool is_nothing(const struct dlb_graph *g, const struct dlb_instr *in)
 {
 	if (in->verb == DLB_FREE)
@@ -216,8 +219,9 @@ static bool is_nothing(const struct dlb_graph *g, const struct dlb_instr *in)
 	       (in->what == DLB_RUN_STEP_END || (in->what == DLB_RUN_OP && dlb_graph_is_view(g, in->op)));
 }
 
-/* May the sender copy the message of SEND i? Always, unless it is zero-copy: then directly after the kernel that
- * makes the tensor, where the executor takes what is faster (exec/prepare_message.c). */
+/* Whether the sender may copy the message of SEND i: always, unless it is zero-copy. A zero-copy message may
+ * be copied if SEND directly follows the kernel that computes the tensor: there the executor uses the faster
+ * way (exec/prepare_message.c). */
 static bool is_copied(const struct dlb_graph *g, const struct dlb_node_program *np, int i)
 {
 	const struct dlb_instr *send = &np->instr[i], *made = send;
@@ -237,8 +241,8 @@ static struct page_range place_pages(const struct dlb_node_program *of, const st
 	return pages_of(x->offset, (size_t)x->copies * dlb_place_bytes(x->bytes));
 }
 
-/* Bytes of the places in node b's arena that messages with node a make a touch: it writes to those of messages
- * that it copies, and reads in those that b sends without a copy. */
+/* Bytes of the places in node b's arena that node a touches for messages: a writes to the places of messages
+ * that it copies, and reads the places of messages that b sends without a copy. */
 static double message_bytes(const struct dlb_program *p, int a, int b)
 {
 	const struct dlb_node_program *here = &p->node[a], *there = &p->node[b];
@@ -257,7 +261,8 @@ static double message_bytes(const struct dlb_program *p, int a, int b)
 	return sum;
 }
 
-/* The pages of the other node's gradient that bucket b sums where it lies in the arena; empty: elsewhere. */
+/* The pages of the other node's gradient that bucket b sums in place in the arena; empty: it is summed
+ * elsewhere. */
 static struct page_range arena_pages(const struct dlb_program *of, const struct dlb_node_program *other,
 				     const struct dlb_bucket *b)
 {
@@ -271,7 +276,8 @@ static struct page_range arena_pages(const struct dlb_program *of, const struct 
 		       pages_of(other->place[k].offset, dlb_place_bytes(other->place[k].bytes));
 }
 
-/* Of a ring of segments for an array of so many bytes (comm/collective.c, choose_segments), at one end. */
+/* Bytes at one end of a ring of segments for an array of so many bytes (comm/collective.c,
+ * choose_segments). */
 static double ring_bytes(double bytes)
 {
 	const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -285,7 +291,8 @@ static bool is_half(const struct dlb_allreduce *how)
 	return how == &dlb_ring_scatter || how == &dlb_ring_gather;
 }
 
-/* The links of a ring of replicas between two nodes of one part: one to the next, one from the one before. */
+/* Number of links of a ring of replicas between nodes a and b of one part: one to the next replica, one from
+ * the previous replica. */
 static int ring_ends(const struct dlb_plan *p, int a, int b)
 {
 	const int R = p->n_replicas, x = dlb_plan_replica_of(p, a), y = dlb_plan_replica_of(p, b);
@@ -293,8 +300,8 @@ static int ring_ends(const struct dlb_plan *p, int a, int b)
 	return (y == (x + 1) % R) + (x == (y + 1) % R);
 }
 
-/* Of the sums of bucket x that are compressed, with one other replica; 0: they are not. They go through rings of
- * segments, also where dense sums are made as they lie; ends: as sum_bytes. */
+/* Bytes touched by the compressed sums of bucket x with one other replica; 0: they are not compressed. They
+ * go through rings of segments, even if dense sums are made in place. ends: as for sum_bytes. */
 static double compressed_bytes(const struct dlb_program *of, const struct dlb_bucket *x, int ends)
 {
 	const int rings = x->how == &dlb_allreduce_ring ? ends : 2;
@@ -317,9 +324,10 @@ static double compressed_bytes(const struct dlb_program *of, const struct dlb_bu
 	return sum;
 }
 
-/* What the sums with the same part of another replica touch: its gradients, where they are summed as they
- * lie; else a ring of segments here and one there, of the halves of a ring only between neighbours (ends).
- * Gradients in the arena may have the same places one after the other. */
+/* Bytes that the sums with the same part of another replica touch: its gradients if they are summed in place,
+ * else a ring of segments on this node and one on the other. The halves of a ring have them only between
+ * neighbours (ends: their links). Gradients in the arena may share places one after the other, so their pages
+ * count once. */
 static double sum_bytes(const struct dlb_program *of, const struct dlb_node_program *other, int ends)
 {
 	struct page_range *r = dlb_xcalloc((size_t)other->n_buckets + 1, sizeof *r);
@@ -377,7 +385,8 @@ static double shared_bytes(const struct dlb_process *s, const struct dlb_program
 
 /* ---- samples, times, heap ---- */
 
-/* Shares of samples that are prepared ahead: this node's, and on rank 0 those that it sends. */
+/* Bytes of the shares of samples that are prepared ahead: this node's share, and on rank 0 the shares that it
+ * sends. */
 static double feed_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	const struct dlb_plan *whole = s->program->whole;
@@ -400,7 +409,7 @@ static double heap_bytes(const struct dlb_process *s, const struct dlb_program *
 
 	for (int i = 0; i < np->n_instr; i++) {
 		const struct dlb_instr *in = &np->instr[i];
-		const bool prepares = in->verb == DLB_COMPUTE && !in->again;	/* what runs again has a kernel */
+		const bool prepares = in->verb == DLB_COMPUTE && !in->again;	/* an op has one kernel */
 
 		computes += in->verb == DLB_COMPUTE;
 		kernels += prepares;
@@ -424,7 +433,7 @@ double dlb_process_bytes(const struct dlb_process *s, int node)
 	       feed_bytes(s, s->program, node) + s->data_bytes + heap_bytes(s, p, node);
 }
 
-/* ---- the room for them ---- */
+/* ---- the available memory ---- */
 
 struct dlb_memory_need dlb_memory_need_of(const struct dlb_process *s, int node)
 {
@@ -449,7 +458,7 @@ void dlb_memory_room_of(const struct dlb_cluster *c, struct dlb_memory_room *roo
 				room[i].host_bytes += dlb_cluster_node_memory(c, k);
 }
 
-/* Keeps in *lack what lacks most. */
+/* Keeps the larger lack in *lack. */
 static void keep_lack(struct dlb_memory_lack x, struct dlb_memory_lack *lack)
 {
 	if (x.need_bytes - x.room_bytes > lack->need_bytes - lack->room_bytes)
@@ -503,7 +512,8 @@ void dlb_memory_lack_text(const struct dlb_memory_lack *lack, const struct dlb_m
 			 lack->first, lack->n - 1, need, has);
 }
 
-/* Of `room` bytes, those for peaks that take `peaks` of a need of `needs`: see process_bytes.h. */
+/* The part of `room` bytes that is left for peaks, which now take `peaks` of `needs` bytes: see
+ * dlb_memory_limit. */
 static double room_for_peaks(double room, double peaks, double needs, bool generous)
 {
 	const double same = room - (needs - peaks), scaled = room * peaks / needs;

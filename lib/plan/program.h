@@ -1,17 +1,17 @@
-/* The program: the instructions of each node. One compiler makes it, two interpreters run it: executor and
- * simulator.
+/* The program: the instructions of each node. One compiler makes it; two interpreters run it, the executor
+ * and the simulator.
  *
  *     POST   t m peer     post a receive from peer into the arena's place for tensor t of micro-batch m
  *     WAIT   t m peer     wait for that message or, with sent set, for the end of the send
  *     SEND   t m peer     start sending t of m
- *     COMPUTE op m        run the op's kernel; accumulate, pack and update are COMPUTE too (see `what`)
+ *     COMPUTE op m        run the op's kernel; sums of gradients and updates are COMPUTE too (see `what`)
  *     COLLECTIVE          an operation of all nodes of a group (see `what`)
  *     COPY   t m          bring a fed tensor (samples, labels, seed) into the arena
  *     FREE   t m          its place may be used again
- *     FETCH  t m          start copying offloaded tensor t near, into the arena, or (m = 0) the offloaded
- *                         optimizer states of weight t
+ *     FETCH  t m          start copying offloaded tensor t, or (m = 0) the offloaded optimizer states of
+ *                         weight t, into the arena
  *     FETCHED t m         wait for the end of that copy
- *     STORE  t m          start copying it, or them, out of the arena
+ *     STORE  t m          start copying the tensor, or the states, out of the arena
  *     STORED t m          wait for the end of that copy
  * m = -1: once per step (weights, updates). A program is prologue, loop (one step of a synchronous
  * schedule) and epilogue. iteration and version offsets are 0 under synchronous schedules. Under
@@ -20,23 +20,23 @@
  * instructions, so they are not stored. An op with version v reads the weights from v updates before those
  * of its step (but at least as new as those at the start of the run, or after the last drain).
  *
- * Memory: state (weights, gradient sums, optimizer state, buffers, constants) has fixed places; every
- * other (tensor, m) has an offset in the arena from its first instruction to its FREE; the compiler
- * chooses the offsets (arena.c), so the step allocates nothing. A place whose lifetime overlaps its own
- * next use in a later iteration has several copies: step s uses copy s mod copies. A place that only
- * reaches into the next iteration has last < first. View ops (Reshape, Flatten, Identity) share their
- * input's place. With plan->in_place, so does the output of an op whose class may overwrite an input
- * (dlb_op_class.overwrite), if for every micro-batch that op is the node's last reader of the input and
- * its views, and all sends of it have ended. This depends on placement and schedule, hence the compiler
- * decides it, not a rewrite of the graph; it changes no bits.
+ * Memory: state (weights, gradient sums, optimizer state, buffers, constants) has fixed places; every other
+ * (tensor, m) has an offset in the arena from its first instruction to its FREE; the compiler chooses the
+ * offsets (arena.c), so the step allocates nothing. A place whose lifetime overlaps its own next use in a
+ * later iteration has several copies: step s uses copy s mod copies. A place that only reaches into the next
+ * iteration has last < first. View ops (Reshape, Flatten, Identity) share their input's place. With
+ * plan->in_place, so does the output of an op whose class may overwrite an input (dlb_op_class.overwrite), if
+ * for every micro-batch that op is the node's last reader of the input and its views, and all sends of the
+ * input have ended. This depends on placement and schedule, hence the compiler decides it, not a rewrite of
+ * the graph; it changes no bits.
  *
  * An op that runs again (again.h) has a second COMPUTE for each micro-batch, with `again` set. Its outputs have
  * a second life, with micro_batch M + m in the list of places.
  *
  * A message between nodes that share memory, of a tensor that other ops read too, is zero-copy: the
  * receiver reads it in the sender's memory. The sender's WAIT sent ends with the receiver's FREE (peer:
- * the sender, and the message's tag). The receiver has a place for it too, for runs without shared memory;
- * no op overwrites that place.
+ * the sender, and the message's tag). The receiver has a place for the tensor too, for runs without shared
+ * memory; no op overwrites that place.
  *
  * In the loop, sends of state (m = -1) come first; each (op, m) comes after its COPYs and WAITs and before
  * its SENDs. WAIT sent comes just before the FREE of the sent place, at the time when the schedule expects
@@ -56,9 +56,9 @@
  * With K-FAC (optim/kfac.h), the update of a layer's weight has two more sums over micro-batches, the
  * second moments A and G. Their averages are a bucket like gradients, which is summed when a new inverse
  * is due (plan->inverse_every). COMPUTE precondition (op = that update) replaces the sums of gradients by
- * the update's direction. COLLECTIVE trust, after those of all layers and before the first update, sums
- * the size of that step over all nodes. Gradients of such layers are always summed into state, and updates
- * come last.
+ * the update's direction. COLLECTIVE trust comes after the preconditions of all layers and before the first
+ * update; it sums the size of that step over all nodes. Gradients of such layers are always summed into
+ * state, and updates come last.
  *
  * With plan->clip, COLLECTIVE norm comes after each node's last gradient and before its first update: it
  * sums the squares of all gradients over all nodes, and is a barrier. Updates then come last. Under
@@ -76,24 +76,26 @@
  * micro-batch m of a single node has.
  *
  * With plan->zero replicas divide the optimizer's state (shares.h): each updates its share of a weight, and
- * another bucket (weights) gathers the others' from the last update of a bucket to the end of the step. With
- * stage 2 a ring's sum is its first half, which completes a replica's own share only; and with one
- * micro-batch COLLECTIVE reduced b comes while the backward phase runs, copies that share of each gradient to
- * a place of its own, and FREE follows for the gradients of b.
+ * another bucket (weights) gathers the other shares from the last update of a bucket to the end of the step.
+ * With stage 2 a sum by a ring is only the ring's first half, which completes a replica's own share. With
+ * stage 2 and one micro-batch, COLLECTIVE reduced b comes while the backward phase runs and copies that share
+ * of each gradient to a place of its own; FREE follows for the gradients of b.
  *
  * With stage 3 a node has only its share of most weights from step to step. COLLECTIVE gather b starts to
  * gather such a weight into a place of the arena (bucket b: the weight, and the micro-batch 2 M + k of its
  * k-th place), COLLECTIVE gathered b waits for it before the first op that reads it there, FREE follows the
- * last one. A weight has such a place for each time the node reads it with no other one read in between. Gathers
- * start when the weight before is about to be read, and all replicas start them in one order.
+ * last such op. A weight is gathered into a new place whenever the node has read another such weight since. A
+ * gather starts when the weight before it is about to be read, and all replicas start gathers in one order.
  *
- * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). They are
- * near from FETCH to the FREE that follows STORED, in a place of the arena: the second life of the weight,
- * micro-batch M in the list of places. Or activations are there, from STORE of the first life to FETCH of the
- * second, which is micro-batch M + m as that of an op that runs again. Or weights are there, and have places as
- * those of stage 3: FETCH and FETCHED take the part of gather and gathered, and STORE follows the update.
+ * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). From
+ * FETCH to the FREE that follows STORED they are in a place of the arena: the second life of the weight,
+ * micro-batch M in the list of places. Activations may be in the other memory from STORE of their first life
+ * to FETCH of their second life, which is micro-batch M + m as for an op that runs again. Weights may be
+ * there too. They have places like those of stage 3: FETCH and FETCHED take the part of gather and gathered,
+ * and STORE follows the update.
  *
- * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
+ * Messages between a pair of nodes are matched by tag: the number of (tensor, m) among the program's
+ * messages. */
 #ifndef DLB_PLAN_PROGRAM_H
 #define DLB_PLAN_PROGRAM_H
 #include "plan/plan.h"
@@ -115,14 +117,14 @@ enum dlb_verb {
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
 		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED,	/* of COLLECTIVE; tag: the bucket */
 		DLB_RUN_SQUARES, DLB_RUN_NORM, DLB_RUN_TRUST,
-		/* of COMPUTE: the first half of an op, whose second is RUN_OP */
+		/* of COMPUTE: the first half of an op whose second half is RUN_OP */
 		DLB_RUN_SUMS,
 		DLB_RUN_KEEP, DLB_RUN_PREDICT,	/* copies of weights; op: the update op */
 		DLB_RUN_PRECONDITION };		/* K-FAC; op: the update op of the layer's weight */
 
 struct dlb_instr {
 	unsigned char verb, what;
-	bool sent;			/* WAIT: for the end of our send */
+	bool sent;			/* WAIT: for the end of this node's send */
 	/* of a zero-copy message: SEND, POST, both WAITs, and the FREE of its place */
 	bool zero_copy;
 	/* COMPUTE: the op's second run; FREE, FETCH, STORE and their ends: of a second life (again.h) */
@@ -141,28 +143,32 @@ struct dlb_place {
 	int tensor, micro_batch;
 	size_t offset, bytes;
 	int first, last;		/* instruction interval */
-	/* the tensor whose place it shares, as a view or in place, and its micro_batch; -1: its own */
+	/* the tensor whose place this one shares, as a view or in place, and its micro_batch; -1: none */
 	int of, of_m;
 	int copies;			/* at distances of dlb_place_bytes(bytes) */
 };
-/* A weight updated on this node, its copies, and the staleness of its forward readers. Under asynchronous
- * schedules. */
+/* A weight updated on this node under an asynchronous schedule: its copies, and the staleness of its forward
+ * readers. */
 struct dlb_weight_copies {
 	int tensor, update;		/* its update op */
-	int n;				/* copies beside the weight itself */
+	int n;				/* copies in addition to the weight itself */
 	int sums;			/* places for its gradient's sum: step s uses s mod sums */
-	int least, most;		/* updates that readers are behind (predict: updates predicted) */
+	int least, most;		/* updates by which readers are behind (predict: updates predicted) */
 	int distance;			/* predict: updates ahead of the newest weights */
 	int first, last, next;		/* private to async.c */
 };
-/* A bucket: gradients summed over the replicas in one message, of update ops op[0 .. n_ops). A large gradient
- * has a bucket of its own. Or (statistics) the f64 sums of op[0], once per micro-batch; n_own more of them
- * are not summed. Or (factor) K-FAC's A and G of each layer whose weight op[] updates; op[] repeats a layer
- * for each of its groups. Or (weights) the weights of the gradients of another bucket, of which each replica
- * has updated its share, and all gather the others'; or one weight, gathered ahead of use. */
+/* A bucket, by class:
+ *   gradient, small  gradients of the update ops op[0 .. n_ops), which replicas sum in one message; a large
+ *                    gradient has a bucket of its own
+ *   statistics       the f64 sums of op[0], once per micro-batch; n_own more of them are not summed
+ *   factor           K-FAC's A and G of each layer whose weight op[] updates; op[] repeats a layer for each
+ *                    of its groups
+ *   weights          the weights of another bucket's gradients: each replica has updated its share, and all
+ *                    gather the other shares; or one weight, gathered ahead of use
+ */
 enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_SUM_WEIGHTS,
 		     DLB_N_SUM_CLASSES };
-/* Whether sums of the class travel by the plan's compression. */
+/* Whether the plan's compression applies to sums of the class. */
 static inline bool dlb_sum_is_compressed(enum dlb_sum_class cls)
 {
 	return (int)cls < DLB_N_COMPRESSED;
@@ -190,18 +196,19 @@ static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
 	return b->ahead ? 1 : b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops;
 }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
-/* Where an update reads its gradient: in its place; this replica's share of it in the buffer of its bucket;
- * or that share in the second life of the gradient, from COLLECTIVE reduced to the update (micro-batch M + m
- * in the list of places, with the bytes of the share). */
+/* Where an update reads its gradient. WHOLE: the gradient in its place. IN_BUFFER: this replica's share in
+ * the buffer of the bucket. IN_PLACE: this replica's share in the second life of the gradient, from
+ * COLLECTIVE reduced to the update (micro-batch M + m in the list of places, with the bytes of the share). */
 enum dlb_kept { DLB_KEPT_WHOLE, DLB_KEPT_IN_BUFFER, DLB_KEPT_IN_PLACE };
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most bytes alive at once */
-	/* of state_bytes: weights, their copies and packed forms, running statistics, constants */
+	/* the part of state_bytes for weights, their copies and packed forms, running statistics,
+	 * constants */
 	size_t weights_bytes;
-	/* buffers in each memory (memories.c); NULL: it names no memories */
+	/* bytes of buffers in each memory (memories.c); NULL: the node names no memories */
 	const struct dlb_memory_use *use;
 	/* in the order of the backward phase, then factors, weights, statistics; none for one replica */
 	struct dlb_bucket *bucket; int n_buckets;
@@ -211,7 +218,7 @@ struct dlb_node_program {
 struct dlb_program {
 	struct dlb_arena arena;
 	int n_nodes, micro_batches, n_messages;
-	/* by an asynchronous schedule: losses do not live to the end of the step */
+	/* the schedule is asynchronous: losses do not live to the end of the step */
 	bool async;
 	/* senders keep places until zero-copy readers are done (zero_copy.c) */
 	bool keeps_longer;
@@ -232,19 +239,20 @@ struct dlb_program {
 	struct dlb_program *other;
 	const int *replica_of;		/* [node]; NULL: one replica */
 	int64_t step_batch;		/* samples of the whole step; `batch` is this replica's share */
-	bool weightless;		/* fewer samples than replicas: computes a sample of weight 0 */
-	/* [op] the bucket of its sums if it runs in halves, or -1; NULL: none does */
+	bool weightless;		/* this replica has no samples and computes a sample of weight 0 */
+	/* [op] the bucket of its sums if it runs in two halves, else -1; NULL: no op does */
 	int *statistics;
 	/* [op] where an update reads its gradient (shares.h); NULL: all in their places */
 	unsigned char *kept;
 	int n_state; /* optimizer states per weight */
-	/* [tensor] the rule of plan->offload that a weight's states follow, -1: none; NULL: all are near */
+	/* [tensor] the rule of plan->offload for a weight's states, -1: none; NULL: no states are
+	 * offloaded */
 	int *offload;
-	/* [tensor] the rule by which a weight is kept far, -1: none; NULL: all are near (offload.h) */
+	/* [tensor] the rule by which a weight is offloaded, -1: none; NULL: no weight is (offload.h) */
 	int *far_weight;
 	/* [tensor] weights of which this replica keeps a share and gathers the rest (shares.h); NULL: none */
 	const bool *gathered;
-	/* of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
+	/* common rank of all gradients, under a compression with one budget (dlb_compress_budget); else 0 */
 	int most_rank;
 	struct dlb_plan *part;		/* owned; plan points here */
 	const struct dlb_plan *whole;	/* borrowed: the plan of all replicas; plan itself for one replica */

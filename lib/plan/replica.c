@@ -2,7 +2,7 @@
  *
  * Node replica[r][k] does in replica r the work of node k in replica 0. One replica is a plan without
  * replicas (dlb_plan_of_replica), so the scheduler, the compiler and all code for one pipeline ignore
- * replicas. Sums of gradients between nodes of one part join them. */
+ * replicas. Sums of gradients between the nodes of one part connect the replicas. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,7 @@ void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share)
 		share[best]++;
 		rest[best] = -1;
 	}
-	/* the slowest gets at least one sample if there are enough */
+	/* every replica gets at least one sample if there are enough */
 	for (int r = 0; r < n; r++) {
 		int most = 0;
 		for (int k = 1; k < n && share[r] == 0; k++)
@@ -220,7 +220,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 		int node = p->replica[r][k];
 		if (node < 0)
 			continue;
-		/* one order for all */
+		/* all replicas may have to run the order of replica 0 */
 		const struct dlb_node_plan *from = &p->node[dlb_plan_has_one_order(p) ? k : node];
 		struct dlb_node_plan *to = &out->node[node];
 		to->order = dlb_arena_array(&out->arena, (size_t)from->n_order + 1, sizeof *to->order);
@@ -246,8 +246,8 @@ static bool links_alike(const struct dlb_link *x, const struct dlb_link *y)
 	       x->overlap == y->overlap && x->duplex == y->duplex;
 }
 
-/* Whether the routes from a to b and from x to y are alike; to[id]: the direction of the second that a
- * direction of the first stands for, and from[id] that of the first, -1: none yet. */
+/* Whether the routes from a to b in one replica and from x to y in another are alike. to[id]: the other
+ * replica's direction that corresponds to direction id; from[id]: the reverse; -1: none yet. */
 static bool routes_alike(const struct dlb_cluster *c, int a, int b, int x, int y, int *to, int *from)
 {
 	struct dlb_direction one[DLB_MAX_ROUTE], two[DLB_MAX_ROUTE];
@@ -268,7 +268,7 @@ static bool routes_alike(const struct dlb_cluster *c, int a, int b, int x, int y
 	return true;
 }
 
-/* map: room for two ints for each direction of the cluster. */
+/* Whether replicas q and r are alike. map: room for two ints for each direction of the cluster. */
 static bool replicas_alike(const struct dlb_plan *p, const struct dlb_cluster *c, const double *node_scale,
 			   int q, int r, int *map)
 {
@@ -317,7 +317,8 @@ static void copy_order(struct dlb_plan *p, int q, int r)
 	}
 }
 
-/* Replicas that divide states have shares of their own; without a cluster nothing is known of links. */
+/* alike[r]: as dlb_plan_alike, but r itself if replicas divide states, because each has its own share, and
+ * without a cluster, because then links are unknown. */
 static void find_alike(const struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale,
 		       int *alike)
 {

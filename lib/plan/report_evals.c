@@ -1,4 +1,4 @@
-/* The report's members on measurements during training, and the best of them.
+/* The report's members on evaluations during training, and the best of them.
  *
  *     "evaluations": [{"step": 100, "test_loss": 0.41, "accuracy": 0.86, "time_s": 0.2}, ...],
  *     "best": {"step": 100, "test_loss": 0.41, "saved": "FILE"} */

@@ -7,8 +7,8 @@
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
- *      "communication": {"bytes", "time_s", "hidden_s", "in_place_bytes"},   of more than one node
- *      "feed": {"bytes", "wait_s"},                                      where rank 0 reads for all
+ *      "communication": {"bytes", "time_s", "hidden_s", "in_place_bytes"},   absent: one node
+ *      "feed": {"bytes", "wait_s"},                                      if rank 0 reads for all
  *      "samples": [{"node", "tensor", "time_s"}],                        see report_samples.c; absent: none prepared
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small", "statistics", "weights"}},      with bytes ... hidden_s each; absent: one replica
@@ -20,8 +20,8 @@
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
  *      "saved": "FILE", "checkpoint": "FOLDER", "plan_hash": "16 hex digits"}
  *
- * Values that were not measured (NAN) are left out; a loss that is not finite is null, as JSON has no such
- * number. */
+ * Values that were not measured (NAN) are left out. A loss that is not finite is null, because JSON has no
+ * such number. */
 #include <math.h>
 #include <string.h>
 #include "plan/report.h"

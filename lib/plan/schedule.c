@@ -4,7 +4,7 @@
  * in flight. Events are ends of items and arrivals of messages. A node is never idle while it has an item
  * that may run.
  *
- *     none         one micro-batch at a time: the next begins when all ops of this one are done
+ *     none         one micro-batch at a time: the next one begins when all ops of the current one are done
  *     gpipe        all forward micro-batches, then backward    (Huang et al., NeurIPS 2019)
  *     1f1b         backward before forward of later micro-batches; a new micro-batch enters a node only
  *                  while it has fewer than `limit` in flight (PipeDream-flush: Narayanan et al., ICML 2021)
@@ -18,13 +18,13 @@
  *     0  F0 F1 F2 F3 .  B0 . B1 . B2 . B3      0  F0 F1 .  B0 F2 B1 F3 ...   0  F0 F1 F2 B0 F3 W0 B1 ...
  *     1  .  F0 B0 F1 B1 ...                    1  .  F0 B0 F1 B1 F2 B2 ...   1  .  F0 B0 F1 B1 W0 F2 ...
  *
- * Limits. 1f1b: the number of stages from the node to the last, and more where messages or slow nodes make
- * the round trip longer: by Little's law, round trip / slowest node's time per micro-batch keeps that node
- * busy. interleaved: 2 (nodes after this one) + (chunks - 1) nodes + 2. zero-bubble: on every node the
- * largest limit of 1f1b, which needs at most the memory of 1f1b's fullest node (ZB-H1); a micro-batch is
- * in flight until its last weight gradient is computed. plan->in_flight replaces these limits: more fills
- * more bubbles (ZB-H2), less needs less memory. When no item may run, one node's limit is raised by one
- * (scattered placements need it).
+ * Limits. 1f1b: the number of stages from the node to the last, and more if messages or slow nodes make the
+ * round trip longer: by Little's law, round trip / slowest node's time per micro-batch keeps that node busy.
+ * interleaved: 2 (nodes after this one) + (chunks - 1) nodes + 2. zero-bubble: on every node the largest
+ * limit of 1f1b, which needs at most the memory of 1f1b's fullest node (ZB-H1); a micro-batch is in flight
+ * until its last weight gradient is computed. plan->in_flight replaces these limits: a higher limit fills
+ * more bubbles (ZB-H2), a lower limit needs less memory. When no item may run, one node's limit is raised by
+ * one (scattered placements need this).
  *
  * The graph distinguishes weight gradients from input gradients: a backward op that no other node waits
  * for, directly or through backward ops of its own node, computes only inputs of updates. The chunks of a
@@ -32,9 +32,9 @@
  * is in the chunk of its forward op.
  *
  * A pipeline of k equal stages takes (M + k - 1) / M of a stage's work for M micro-batches under gpipe and
- * 1f1b: each further stage adds the time of one micro-batch (stage_delay 1). Under zero-bubble it adds the
- * forward phase only, a third (ZB-H1); under interleaved 1 / chunks, and ops that can be divided at will make
- * any number of chunks.
+ * 1f1b: each further stage adds the time of one micro-batch (stage_delay 1). Under zero-bubble it adds only
+ * the forward phase, a third (ZB-H1). Under interleaved it adds 1 / chunks, and the number of chunks is
+ * unlimited if ops can be divided at will (stage_delay 0).
  *
  * Within a phase the lower micro-batch comes first (interleaved: the lower group, then the chunk), then
  * ops that another node waits for, then the graph's order. Updates run when nothing else can. Each op runs
@@ -119,7 +119,7 @@ const char *dlb_schedule_names(char *out, size_t size)
 
 /* Items that have arrived on a node and wait for their turn. Keys: see priority(). */
 struct node_queues {
-	struct dlb_heap forward, entering;	/* of units that have entered; of those that have not */
+	struct dlb_heap forward, entering;	/* of units that have entered; of units that have not */
 	/* late: weight gradients that fill idle time */
 	struct dlb_heap backward, late, update;
 	int limit, in_flight;			/* in units; a unit is (chunk, micro-batch) */
@@ -137,11 +137,11 @@ struct sched {
 	int *chunk, n_chunks;			/* [op] its chunk, numbered over all nodes */
 	int n_stages;				/* nodes with forward ops */
 	bool *entered; int *left;		/* [unit] = [chunk * M + m]; left: backward items to run */
-	int *unmet;				/* [item] */
-	double *ready;				/* [item] */
+	int *unmet;				/* [item] number of predecessors that are not done */
+	double *ready;				/* [item] time at which the predecessors' data are here */
 	struct dlb_heap event;			/* id: item << 1 | 0 it arrives, 1 it ends */
 	int *touched, n_touched;
-	int *undone, alone;			/* [m] items to run; the lowest micro-batch with any */
+	int *undone, alone;			/* [m] items to run; the lowest micro-batch with such items */
 	double now, end;
 	bool updates_first;
 	double *left_s; /* [node] seconds of its items that have not begun; NULL: no makespan is too long */
@@ -169,7 +169,8 @@ static double turn_of(const struct sched *s, int op, int m)
 	return (double)group * v * p + (double)chunk * size + m % p;
 }
 
-/* Lower is earlier. An exact double: updates last; then the turn, awaited ops first, op. */
+/* The key of an item; lower keys run earlier: updates last, then by turn, awaited ops first, then by op. The
+ * double is exact. */
 static double priority(const struct sched *s, int op, int m)
 {
 	double n = s->f.g->n_ops;
@@ -194,7 +195,7 @@ static void find_awaited(struct sched *s)
 
 /* ---- chunks ---- */
 
-/* depth[op]: edges between nodes on the longest path to its forward op. */
+/* depth[op]: number of edges between nodes on the longest path to its forward op. */
 static void find_depths(const struct sched *s, int *depth)
 {
 	const struct dlb_graph *g = s->f.g;
@@ -285,8 +286,8 @@ static int find_stages(const struct sched *s, int *stage)
 	return n ? n : 1;
 }
 
-/* For Little's law: round[stage] is the time from a micro-batch's first op there to its last, by itself;
- * most: the slowest node's time for one. */
+/* For Little's law: round[stage] is the time from a micro-batch's first op on the stage to its last op there,
+ * if it is the only micro-batch; most: the slowest node's time for a micro-batch. */
 static void find_round_trips(struct sched *s, const int *stage, double *round, double *most)
 {
 	const struct dlb_graph *g = s->f.g;
@@ -385,13 +386,14 @@ static void met(struct sched *s, int item, double t)
 		s->ready[item] = t;
 	if (--s->unmet[item])
 		return;
-	if (s->ready[item] <= s->now) /* as an event of now would */
+	if (s->ready[item] <= s->now) /* as an event at this time would do */
 		arrive(s, item);
 	else
 		dlb_heap_push(&s->event, s->ready[item], item << 1);
 }
 
-/* The next micro-batch may begin everywhere. */
+/* An item of micro-batch m is done. With RULE_ALONE, after its last item, the next micro-batch may begin on
+ * all nodes. */
 static void leave(struct sched *s, int m)
 {
 	if (--s->undone[m] || !(s->rule & RULE_ALONE))
@@ -447,7 +449,7 @@ static void enter(struct sched *s, struct node_queues *l)
 	struct dlb_heap rest = { 0 };
 	s->entered[unit] = true;
 	l->n_entered++;
-	/* scattered placements may have done its backward items already */
+	/* with scattered placements its backward items may already be done */
 	l->in_flight += s->left[unit] > 0;
 	for (int i = 0; i < n; i++) {
 		struct dlb_heap_item x = l->entering.item[i];
@@ -502,8 +504,8 @@ static void dispatch(struct sched *s, int node, double t)
 		run(s, node, dlb_heap_pop(&l->update).id, t);
 }
 
-/* For when nothing runs and items are left: lets one more unit enter, at the node where the lowest unit
- * waits. */
+/* Used when nothing runs and items are left: lets one more unit enter, on the node where the lowest unit
+ * waits. False: no unit waits. */
 static bool raise_limit(struct sched *s, double t)
 {
 	int best = -1;
@@ -521,14 +523,15 @@ static bool raise_limit(struct sched *s, double t)
 
 /* ---- makespans that are too long ---- */
 
-/* Whether a node that is idle at time t cannot end in time: it runs one item after the other, so it ends no
- * sooner than t plus the seconds of those that have not begun. Clear of rounding. */
+/* Whether a node that is idle at time t cannot end in time. It runs one item after the other, so it ends no
+ * sooner than t plus the seconds of its items that have not begun. The factor is a margin for rounding. */
 static bool is_late(const struct sched *s, int node, double t)
 {
 	return s->left_s && !s->node[node].busy && (t + s->left_s[node]) * (1 - 1e-9) >= s->p->order_below_s;
 }
 
-/* The same for any node before the first item: none begins before the first micro-batch can be there. */
+/* The same for any node before the first item runs: no node begins before its first micro-batch can
+ * arrive. */
 static bool any_late(const struct sched *s)
 {
 	const struct dlb_flow *f = &s->f;
@@ -617,7 +620,7 @@ static void sched_release(struct sched *s)
 	dlb_flow_release(&s->f);
 }
 
-/* Then the order of updates changes no time. */
+/* Whether all ops are on one node. Then the order of updates changes no time. */
 static bool is_on_one_node(const struct dlb_plan *p)
 {
 	for (int i = 1; i < p->n_ops; i++)

@@ -15,10 +15,10 @@ void dlb_sharing_init(struct dlb_sharing *s)
 				   .param_server = -1 };
 }
 
-/* Steps between means over all replicas: the default with gossip; and the most for an accuracy half a
- * point below that of sums (lenet5 on Fashion-MNIST, tests/bench/gossip). Replicas with equal
- * distributions of samples stay within a percent of each other for long; replicas with classes of their
- * own do not, unless they exchange samples. */
+/* Steps between means over all replicas: the default with gossip; the most steps with which accuracy is half
+ * a point below that of sums, with sorted shards and with sorted shards that exchange samples (lenet5 on
+ * Fashion-MNIST, tests/bench/gossip). Replicas with equal distributions of samples stay within a percent of
+ * each other for long. Replicas that have different classes do not, unless they exchange samples. */
 enum { GOSSIP_EVERY = 25, SORTED_EVERY = 2, MOVING_EVERY = 5 };
 
 static bool is_sorted(const struct dlb_sharing *s)
@@ -121,7 +121,7 @@ bool dlb_sharing_asks(const struct dlb_sharing_options *o)
 	       (o->reduce && strncmp(o->reduce, "gradients", 9)) || o->max_state || o->zero > 0;
 }
 
-/* Moments by maximum (optim.h) would need another kind of sum. */
+/* Names of --reduce. Moments by maximum (optim.h) would need another kind of sum. */
 static const char *const reduce_kinds[] = { "gradients", "gradients:mean", "gradients:sum",
 					    "moments",   "moments:mean",   "moments:sum" };
 static const char *const max_kinds[] = { "merged", "local" };
@@ -165,7 +165,7 @@ static int apply_reduce(const struct dlb_sharing_options *o, struct dlb_sharing 
 
 static const char *const shard_kinds[] = { "even", "sorted" };
 
-/* NULL: no such kind. */
+/* The kind of shards of that name; NULL: none. */
 static const char *shard_kind(const char *name)
 {
 	for (int i = 0; i < 2; i++)
@@ -496,7 +496,7 @@ int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, c
 	dlb_sharing_init(&s);
 	*advice = NULL;
 	if (!json_is_object(plan.v))
-		return 0;				/* callers that need it report it */
+		return 0;				/* callers that need a plan report it */
 	if (dlb_sharing_read(&plan, &s, err) || dlb_sharing_apply(o, &s, err))
 		return -1;
 	if (json_object_get(plan.v, "replicas")) {

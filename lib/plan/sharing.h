@@ -47,40 +47,40 @@ struct dlb_sharing_options {
 	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", \
 	  "rank that reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
 /* clang-format on */
-/* Rows for dlb_cli_warn_unused (sharing_unused.c): options above without effect, given that s holds.
- * optimizer: of the plan or run; statistics: batch normalizations train. */
+/* Fills rows for dlb_cli_warn_unused (sharing_unused.c): the options above that have no effect under s.
+ * optimizer: of the plan or run; statistics: batch normalizations use statistics of the batch. */
 struct dlb_unused;				/* row[DLB_SHARING_UNUSED] */
 enum { DLB_SHARING_UNUSED = 24 };
 void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics,
 			struct dlb_unused *row);
 void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
-/* Applies options to s; -1 with err for bad ones. */
+/* Applies options to s; -1 with err for bad options. */
 int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err);
 bool dlb_sharing_asks(const struct dlb_sharing_options *o);	/* whether an option needs replicas */
-/* Whether weights are averaged instead of summing gradients; the algorithm's name for reports; whether
- * step `step` ends with a mean over all replicas. */
+/* Whether weights are averaged instead of summing gradients; the algorithm's name for reports. */
 bool dlb_sharing_averages(const struct dlb_sharing *s);
 const char *dlb_sharing_name(const struct dlb_sharing *s);
-/* The algorithm of a sum of so many bytes; and of all sums, as text: "ring", "auto: doubling, ring from
- * 65536 bytes". */
+/* The algorithm of a sum of so many bytes; the algorithms of all sums as text: "ring", "auto: doubling, ring
+ * from 65536 bytes". */
 struct dlb_allreduce;
 const struct dlb_allreduce *dlb_sharing_sum(const struct dlb_sharing *s, double bytes);
 const char *dlb_sharing_sums(const struct dlb_sharing *s, char *text, size_t size);
+/* Whether step `step` ends with a mean over all replicas. */
 bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
-/* Whether replicas divide the optimizer's state, into how many shares (0: they do not); NULL, or why they cannot
- * under these options. */
+/* Whether replicas divide the optimizer's state; into how many shares, 0: they do not; why they cannot under
+ * these options, NULL: they can. */
 bool dlb_sharing_divides(const struct dlb_sharing *s);
 static inline int dlb_sharing_shares(const struct dlb_sharing *s, int n_replicas)
 {
 	return dlb_sharing_divides(s) ? n_replicas : 0;
 }
 const char *dlb_sharing_undivided(const struct dlb_sharing *s);
-/* -1 with err, at /plan/zero: they divide it and cannot. */
+/* -1 with err, at /plan/zero: they divide it although they cannot. */
 int dlb_sharing_check_shares(const struct dlb_sharing *s, struct dlb_error *err);
 /* Tensors sent per weight: 2 if moments are summed instead of the gradient. */
 int dlb_sharing_tensors(const struct dlb_sharing *s);
-/* Whether each replica's gradient is that of the mean loss of its own samples, not of its part of the
- * batch's loss. */
+/* Whether each replica's gradient is that of the mean loss of its own samples, and not that of its part of
+ * the batch's loss. */
 bool dlb_sharing_own_mean(const struct dlb_sharing *s);
 /* Steps between means over all replicas, as given or by default; 0: never. */
 int64_t dlb_sharing_every(const struct dlb_sharing *s);

@@ -1,8 +1,8 @@
 /* The simulator: the second interpreter of programs. It walks the same instructions as the executor, with
  * times from the cost model.
  *
- * A node's own clock runs ahead through COMPUTEs. At every instruction that other nodes can see it enters
- * the event queue, so that messages meet in order of time.
+ * A node's own clock runs ahead through COMPUTEs. At every instruction that other nodes can see, the node
+ * enters the event queue, so that messages meet in order of time.
  *
  * A zero-copy message (program.h) costs as much as a copy: the executor chooses the faster of the two.
  *
@@ -12,8 +12,8 @@
  * asynchronous program is unrolled to several steps between the filling and the draining of the pipeline;
  * times are means over these.
  *
- * If rank 0 reads for all, shares of later steps travel beside the step's own messages. Over links that do
- * not overlap with work the sender copies them first. A step is at least as long as the busiest direction
+ * If rank 0 reads for all nodes, it sends shares of later steps while the step runs. Over links that do not
+ * overlap with work the sender copies these shares first. A step is at least as long as the busiest direction
  * needs for them. */
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void keep_span(struct sim *s, int node, const struct dlb_instr *in, doubl
 {
 	struct dlb_timeline *t = s->t;
 	int m = in->micro_batch < 0 ? -1 : in->micro_batch % s->f[0].M;
-	if (s->g->depth && s->node[node].ends != s->to)		/* the last iteration that counts */
+	if (s->g->depth && s->node[node].ends != s->to)		/* only of the last iteration that counts */
 		return;
 	DLB_GROW(t->span[node], t->n_spans[node], s->span_cap[node]);
 	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, m, from, to, in->again };
@@ -72,7 +72,7 @@ static void count_from(struct dlb_node_times *t, const struct dlb_node_times *fr
 		x[i] = (x[i] - y[i]) / steps;
 }
 
-/* An iteration of an asynchronous loop: rank 0 feeds the next step. */
+/* Counts the node's share of feeding the next step, in an iteration of an asynchronous loop. */
 static void feed_on(struct sim *s, int node)
 {
 	s->node[node].now += s->feed.copy_s[node];
@@ -201,7 +201,7 @@ static void conclude_async(struct sim *s)
 	}
 }
 
-/* Seconds that node spends in a step beside its ops; 0 for one without ops. */
+/* Seconds that node spends in a step in addition to its ops; 0: it has no ops, or the time is unknown. */
 static double overhead_s(const struct sim *s, int node)
 {
 	const struct dlb_node_program *np = &dlb_program_of(s->g, node)->node[node];
@@ -278,7 +278,8 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 		dlb_flow_put(&s.f[r], dlb_program_replica(g, r));
 	}
 	s.c = s.f[0].c;
-	/* a full pipeline, then enough steps for the delays by slow links and long ops to appear */
+	/* Counts begin with a full pipeline, after enough steps for delays by slow links and long ops to
+	 * appear. */
 	s.from = 2 * g->depth;
 	s.to = s.from + steps_counted(g);
 	*t = (struct dlb_timeline){ .node = dlb_xcalloc(n_nodes, sizeof *t->node) };

@@ -87,8 +87,8 @@ static void price_sum(struct sim *s, struct sum *x)
 	free(busy);
 }
 
-/* Sums whose bytes are moved by the nodes' own cores (shared memory) progress only while all of the nodes
- * wait. */
+/* Whether the nodes' own cores move the bytes of the part's sums (shared memory). Such sums progress only
+ * while all of the nodes wait. */
 static bool sum_needs_cores(struct sim *s, int part)
 {
 	const struct dlb_plan *p = s->g->whole;
@@ -173,7 +173,7 @@ bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in)
 			n->pc++;
 			return true;
 		}
-		/* this node's event is made below, like the others' */
+		/* the last node releases the others by events, and goes on itself */
 		for (int i = 0; i < s->g->n_nodes; i++) {
 			if (!s->commanded[i])
 				continue;

@@ -1,5 +1,5 @@
-/* Copies of what is offloaded (offload.h): each memory makes one after another, at its bandwidth, and a copy
- * starts after its latency. A memory of unknown bandwidth costs its latency alone. */
+/* Copies of offloaded data (offload.h): each memory makes one copy after another, at its bandwidth and after
+ * its latency. A memory of unknown bandwidth costs only its latency. */
 #include <math.h>
 #include <stdlib.h>
 #include "plan/offload.h"

@@ -1,5 +1,4 @@
-/* Seconds of a node's computing by the cost model (simulate.h). Summing gradients takes memory traffic /
- * accumulate_Bps: three times the bytes, twice for the first micro-batch. */
+/* Compute times of a node by the cost model (simulate.h). */
 #include <math.h>
 #include "optim/kfac.h"
 #include "plan/bucket_cost.h"
@@ -14,7 +13,7 @@ static double scale_of(const struct sim *s, int node)
 	return s->choice->node_scale ? s->choice->node_scale[node] : 1;
 }
 
-/* Seconds of a copy of a weight, read and written; a prediction reads the optimizer's state too. */
+/* Seconds of a copy of a weight, which reads and writes it; a prediction also reads the optimizer's state. */
 static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
 	const struct dlb_op *o = &s->g->graph->op[in->op];
@@ -74,10 +73,10 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 	} else {
 		t = dlb_flow_s(&s->f[own->replica], in->op, m);
 		if (own->statistics && own->statistics[in->op] >= 0)
-			t /= 2;				/* each half takes half of the op's time */
+			t /= 2;				/* each of its two halves */
 		if (in->what == DLB_RUN_UPDATE)
 			t *= share_of(own, in->op);
-		if (in->what == DLB_RUN_UPDATE && s->c)		/* has an instruction of its own */
+		if (in->what == DLB_RUN_UPDATE && s->c)		/* precondition is an instruction */
 			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) /
 			     s->c->cluster->node[node].speed;
 	}

@@ -1,15 +1,15 @@
-/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on
- * its route does not overlap with work (shared memory: the sender writes into the receiver's place), it
- * also starts only when the sender waits or is between two ops, and the sender does nothing else until it
- * has ended. A transfer first takes the latencies of its route. Then its bytes flow at the least of
- * bandwidth / flows over its directions (cluster.h). Whenever a flow begins or ends on a direction, the
- * rates of that direction's flows are computed again.
+/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted. If a link on its
+ * route does not overlap with work (shared memory: the sender writes into the receiver's place), the transfer
+ * starts only when, in addition, the sender waits or is between two ops, and the sender does nothing else
+ * until the transfer has ended. A transfer first takes the latencies of its route. Then its bytes flow at the
+ * least of bandwidth / flows over its directions (cluster.h). Whenever a flow begins or ends on a direction,
+ * the rates of that direction's flows are computed again.
  *
- * A sum uses each of its directions for a fraction u of its time (load). With n other flows there, that
- * fraction takes 1 + n times as long, so the sum takes 1 + u n times as long in all. The rest of the
- * direction, 1 - u / (1 + u n), is shared evenly by the messages. With several sums on a direction, u is
- * the mean of their loads, weighted by load; many sums of low load leave at least as much as that many
- * flows would. */
+ * A sum uses each of its directions for a fraction u of its time (load). With n other flows on a direction,
+ * that fraction takes 1 + n times as long, so the sum takes 1 + u n times as long in total. The rest of the
+ * direction, 1 - u / (1 + u n), is shared evenly by the messages. With several sums on a direction, u is the
+ * mean of their loads, weighted by load. Many sums of low load leave at least as much to messages as the same
+ * number of flows would. */
 #include <math.h>
 #include <stdlib.h>
 #include "plan/replica.h"
@@ -17,7 +17,7 @@
 #include "plan/timeline.h"
 #include "util/hash.h"
 
-/* Slot of the route in the table: the one that has it, else a free one. */
+/* The slot of the table that has the route, else a free slot. */
 static int *slot_of(const struct sim *s, int from, int to)
 {
 	uint64_t i = dlb_hash_u64(DLB_HASH_INIT, (uint64_t)from << 32 | (uint64_t)to);
@@ -30,7 +30,8 @@ static int *slot_of(const struct sim *s, int from, int to)
 	}
 }
 
-/* At most half of the slots are taken: most pairs of nodes never exchange messages. */
+/* Keeps at least half of the slots free. A table is used because most pairs of nodes never exchange
+ * messages. */
 static void grow_table(struct sim *s)
 {
 	if (2 * s->n_routes < s->n_slots)
@@ -149,7 +150,7 @@ static void share_out(struct sim *s, const struct dlb_direction *direction)
 	l->share = share > 0 ? share : INFINITY;
 }
 
-/* Updates the remaining bytes of flows on this direction alone, at the old rate until now. */
+/* Updates the remaining bytes of messages that use only this direction, with the old rate until now. */
 static void settle(struct flows *l, double now)
 {
 	if (l->share == l->rate)
@@ -163,8 +164,9 @@ static void settle(struct flows *l, double now)
 
 static double end_on(const struct flows *l, int i) { return l->since + l->bytes[i] / l->rate; }
 
-/* The first flow to end among those on direction l alone; -1: none. The flow of least bytes ends first,
- * but by rounding so may others with hardly more. */
+/* The first flow to end among the messages that use only direction l; -1: none. The flow with the fewest
+ * bytes ends first. After rounding, flows with slightly more bytes may end at the same time; the first of
+ * them is returned. */
 static int first_to_end(const struct flows *l)
 {
 	enum { WIDE = 8 };
@@ -186,8 +188,8 @@ static int first_to_end(const struct flows *l)
 	return -1;
 }
 
-/* After a flow began or ended on direction `id`: sets the new rates. Of the flows on this direction alone
- * only the first to end needs an event: its end calls this function again. */
+/* Sets the new rates after a flow began or ended on direction `id`. Among messages that use only this
+ * direction, only the first to end needs an event, because its end calls this function again. */
 static void reckon(struct sim *s, int id, double now)
 {
 	struct flows *l = &s->direction[id];
@@ -250,7 +252,7 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 	l->n_wide -= isinf(l->bytes[i]);
 	l->flow[i] = l->flow[l->n];
 	l->bytes[i] = l->bytes[l->n];
-	/* sums from scratch when none is left: differences are not exact */
+	/* differences are not exact, so the sums become 0 when no sum is left */
 	if (f->is_sum) {
 		l->n_sums--;
 		l->sums_load = l->n_sums ? l->sums_load - load : 0;
@@ -261,7 +263,8 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 			last->passage[j].pos = i;
 }
 
-/* Begins flow k, whose passages are set. A flow on one direction alone has its remaining bytes there. */
+/* Begins flow k, whose passages are set. For a message that uses only one direction, the direction keeps the
+ * remaining bytes. */
 static void begin_flow(struct sim *s, int k, double now)
 {
 	struct flow *f = flow_of(s, k);
@@ -316,7 +319,7 @@ void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now)
 	begin_flow(s, s->n_msgs + (int)(x - s->all_sums), now);
 }
 
-/* Counts message k, m, at its arrival. Copies by the sender are never hidden. */
+/* Counts the communication of message m, number k, at its arrival. Copies by the sender are never hidden. */
 static void count_communication(struct sim *s, const struct message *m, int k, double now)
 {
 	double begin_s = m->flow.begin_s, exposed = s->route[m->route].copies ? now - begin_s : 0;
@@ -346,12 +349,12 @@ static void wake(struct sim *s, int node, int k, double now)
 void dlb_sim_end(struct sim *s, int k, double now)
 {
 	struct flow *f = flow_of(s, k);
-	/* an earlier end was expected after this event was made */
+	/* obsolete: an earlier end was expected after this event was made */
 	if (f->done || f->event_s != now)
 		return;
 	if (f->n == 1 && !f->is_sum)
 		f->end_s = end_on(&s->direction[f->passage[0].direction.id], f->passage[0].pos);
-	if (f->end_s > now) {				/* it was slowed down meanwhile */
+	if (f->end_s > now) {				/* the flow was slowed down */
 		expect_end(s, k);
 		return;
 	}

@@ -1,8 +1,8 @@
 /* Seconds of a sum over replicas on their links, and the choice of its algorithm.
  *
  * The algorithm is chosen for each sum by its own size. The choice must not change bits when ops move
- * within the replicas, so it does not depend on the placement: times are those of the slowest part, of all
- * parts of the replicas, with ops or without; buckets.c defines the size of a sum. */
+ * within the replicas, so it does not depend on the placement: times are those of the slowest of all parts of
+ * the replicas, whether it has ops or not. buckets.c defines the size of a sum. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,19 +16,18 @@
 
 /* ---- a pipeline of segments ----
  *
- * The hops of all lists run at once (comm/allreduce.h): the first segment of each chunk goes through all
- * hops, one after the other; then the busiest resource limits the rate, as in any pipeline of unequal
- * stages,
+ * The hops of all lists run at once (comm/allreduce.h). The first segment of each chunk goes through all
+ * hops, one after the other. Then the busiest resource limits the rate, as in any pipeline of unequal stages:
  *
  *     walk(n / S) + (S - 1) busiest(n / S)		S: segments of a chunk
  *
- * with one segment hop by hop. Resources are directions, busy with the bytes that all ranks send over
- * them, and ranks, busy with the longer of sending and receiving, and with adding: a rank has one thread.
- * So a tree of two sends up and down at once on duplex links. Where ranks copy, elements travel in place
- * (comm/collective.c), and adding is part of reading them. tests/unit/test_links.c compares these times
- * with sums simulated message by message. */
+ * walk: the time of one segment, hop by hop. Resources are directions and ranks. A direction is busy with the
+ * bytes that all ranks send over it. A rank is busy with the longer of sending and receiving, and with
+ * adding, because it has one thread. So a tree of two ranks sends up and down at once on duplex links. If
+ * ranks copy, elements are read in place (comm/collective.c), and adding is part of reading them.
+ * tests/unit/test_links.c compares these times with sums simulated message by message. */
 
-enum { MOST_SUM_SIZES = 32 };			/* walked at once */
+enum { MOST_SUM_SIZES = 32 };			/* sizes of a sum that are walked at once */
 
 /* The route of a rank's sends, usually to one other rank. */
 struct sum_route { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
@@ -46,14 +45,14 @@ struct rounds {
 	const struct dlb_cost *c;
 	const int *node;			/* [rank] */
 	int n_ranks;
-	/* of each size of the sum: bytes of a chunk in a message (chunks differ by at most an element), and
-	 * seconds of the slowest transfer of a round; busy seconds are of the first size */
+	/* for each size of the sum: bytes of a chunk in a message (chunks differ by at most an element), and
+	 * seconds of the slowest transfer of a round; busy seconds are for the first size */
 	int n_sizes;
 	double chunk_bytes[MOST_SUM_SIZES], slowest_s[MOST_SUM_SIZES];
-	bool in_place;				/* where ranks copy */
+	bool in_place;				/* elements are read in place if ranks copy */
 	struct sum_member *way;			/* [rank] */
 	int *to;				/* [rank] receiver of its send in this round; -1: none */
-	int *flows;				/* [direction] of this round */
+	int *flows;				/* [direction] number of flows in this round */
 	double *direction_s;				/* [direction] busy */
 	int *link;				/* [direction] its link, if it was busy */
 };
@@ -72,7 +71,8 @@ static void find_route(const struct rounds *x, int r)
 		route->n_directions = 0;
 }
 
-/* Only links that overlap with work are shared; where ranks copy, each has its own core. */
+/* Adds `by` to the flows on the route's links that overlap with work. Only these are shared: if ranks copy,
+ * each has its own core. */
 static void count_flow(const struct rounds *x, const struct sum_route *route, int by)
 {
 	for (int i = 0; i < route->n_directions; i++)
@@ -91,7 +91,7 @@ static double byte_s(const struct rounds *x, const struct sum_route *route)
 	return s;
 }
 
-/* The rank that receives r's current send; -1: it is not ready. */
+/* The rank that receives r's current send; -1: r sends nothing now, or the receiver is not ready. */
 static int taker(const struct sum_member *way, int r)
 {
 	const struct sum_member *w = &way[r], *other;
@@ -190,7 +190,7 @@ static double busiest_s(const struct rounds *x)
 	return most_s;
 }
 
-/* Segments are shorter if no network is between any rank and the next. */
+/* Bytes of a segment. Segments are shorter if no network is between any rank and the next. */
 static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_ranks)
 {
 	for (int r = 0; r + 1 < n_ranks; r++)
@@ -204,7 +204,8 @@ struct summed { const struct dlb_allreduce *how; int n_sizes; const int64_t *n; 
 /* The busy directions, and the fraction of the sum's time in which each is busy. */
 struct busy { struct dlb_direction_load *load; int n; };
 
-/* all_s: the seconds of each size. Adds to `busy` of the first size; NULL: not wanted. */
+/* Computes all_s, the seconds of each size, and adds to `busy` the directions for the first size (NULL: not
+ * wanted). */
 static void hops_s(const struct dlb_cost *c, const struct dlb_ranks *ranks, const int *node,
 		   const struct summed *sum, double *all_s, struct busy *busy)
 {
@@ -265,8 +266,8 @@ static void part_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, co
 	free(group);
 }
 
-/* Seconds of a round of gossip over n elements: a message to and from each neighbour, of the fraction in
- * the mask. */
+/* Seconds of a round of gossip over n elements: a message with the gossip's fraction of them to and from each
+ * neighbour. */
 static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
 {
 	double longest = 0, bytes = 4.0 * p->sharing.gossip * (double)n;
@@ -282,7 +283,7 @@ static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k
 	return longest;
 }
 
-/* Seconds of push and pull: the server's link carries the messages of all, one after another. */
+/* Seconds of push and pull: the server's link carries the messages of all replicas, one after another. */
 static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
 {
 	double s = 0;
@@ -322,7 +323,7 @@ int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c,
 
 /* ---- the choice ---- */
 
-/* Whether the peers of all parts have the same groups: else the order of a sum inside groups depends on
+/* Whether the peers of all parts have the same groups. If not, the order of a sum inside groups depends on
  * the part. */
 static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
 {
@@ -342,20 +343,20 @@ static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
 	return agree;
 }
 
-/* Algorithms to choose from. If several ranks send to one at once, TCP does not share its port fairly and
- * the sum waits for the last sender, which these times leave out (between 4 hosts a tree took 1 to 7%
- * longer, host 1 to 17%): such an algorithm must be faster by more than that. MPI's own allreduce is not
- * among them: its order of summing depends on the bucket, which changes bits for more than two ranks, and
- * its time does not follow from latency and bandwidth. */
+/* The algorithms to choose from. If several ranks send to one rank at once, TCP does not share that rank's
+ * port fairly, and the sum waits for the last sender. The predicted times leave this out (between 4 hosts a
+ * tree took 1 to 7% longer, host 1 to 17%), so times of such an algorithm are multiplied by `unseen`. MPI's
+ * own allreduce is not among them: its order of summing depends on the bucket, which changes bits for more
+ * than two ranks, and its time does not follow from latency and bandwidth. */
 static const struct { const struct dlb_allreduce *how; double unseen; } ways[] = {
 	{ &dlb_allreduce_ring, 1 }, { &dlb_allreduce_hierarchical, 1 }, { &dlb_allreduce_doubling, 1 },
 	{ &dlb_allreduce_tree, 1.05 }, { &dlb_allreduce_host, 1.05 },
 };
 
-/* Powers of two, in bytes; smaller and larger sums use the choice at the end. */
+/* The sizes are powers of two, in bytes. Smaller and larger sums use the choice for the nearest size. */
 enum { LEAST_LOG2 = 8, MOST_LOG2 = 32, N_SUM_SIZES = MOST_LOG2 - LEAST_LOG2 + 1 };
 
-/* The seconds of each size in the slowest part. */
+/* Finds longest_s, the seconds of each size in the slowest part. */
 static void time_way(const struct dlb_plan *p, const struct dlb_cost *c, int way, double *longest_s)
 {
 	int64_t n[N_SUM_SIZES];
@@ -403,7 +404,7 @@ void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c)
 
 /* ---- a bound ---- */
 
-/* Whether nodes of the part copy what they sum, with their own cores: then no directions are shared. */
+/* Whether nodes of the part copy elements with their own cores. Then no directions are shared. */
 static bool part_copies(const struct dlb_plan *p, const struct dlb_cluster *c, int k)
 {
 	for (int r = 1; r < p->n_replicas; r++)
@@ -412,12 +413,13 @@ static bool part_copies(const struct dlb_plan *p, const struct dlb_cluster *c, i
 	return false;
 }
 
-/* Lowers least_s[direction], and at its end that of the part, to the seconds that they are busy with an
- * element of part k. Two lengths, of whole segments, differ by the time of the busiest resource alone. */
+/* Lowers least_s to the busy seconds per element of part k if its sums use `how`: least_s[direction] of each
+ * direction, and the last element, least_s[n_directions], of the part's busiest resource. The times of two
+ * lengths of whole segments differ only by the time of that resource. */
 static void least_of_way(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how,
 			 int k, double *least_s)
 {
-	enum { CHUNK = 31 << 16 }; /* bytes: a multiple of a segment's, of both sorts */
+	enum { CHUNK = 31 << 16 }; /* bytes: a multiple of both sizes of segments */
 	const int n_directions = dlb_cluster_n_directions(c->cluster);
 	struct busy all = { .load = dlb_xcalloc((size_t)n_directions + 1, sizeof *all.load) };
 	double *s = dlb_xcalloc((size_t)n_directions + 1, sizeof *s), two[2];
@@ -437,7 +439,7 @@ static void least_of_way(const struct dlb_plan *p, const struct dlb_cost *c, con
 	free(s);
 }
 
-/* [node] elements of 4 bytes of the gradients that each node sums; owned by the caller. */
+/* [node] number of 4-byte elements of the gradients that the node sums; new. */
 static double *gradients_of(const struct dlb_plan *p, const int *placement)
 {
 	const struct dlb_graph *g = p->graph;

@@ -1,4 +1,5 @@
-/* The place of a tensor as compiler and executor see it: views, in place, state, fed (flow.c). */
+/* Properties that decide on a tensor's place, for compiler and executor: views, in place, state, fed
+ * (flow.c). */
 #ifndef DLB_PLAN_TENSORS_H
 #define DLB_PLAN_TENSORS_H
 #include "plan/program.h"

@@ -14,14 +14,14 @@ struct dlb_node_times {
 	double busy_s, wait_s, waits_s[DLB_N_WAITS], bytes_sent;
 	/* copying messages over links that do not overlap with work */
 	double copy_s;
-	/* its messages: under way; under way while nobody waited for them */
+	/* transfers of the messages that it sends; the part of this in which no node waits for them */
 	double comm_s, comm_hidden_s;
-	/* sums over replicas: under way; waited for */
+	/* sums over replicas in progress; waiting for them */
 	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];
-	double command_s;			/* --sync: waited for the command to sum */
-	double offload_s; /* waited for copies of what is offloaded (offload.h) */
-	double overhead_s; /* beside its ops: of cost.h */
-	double data_wait_s; /* at the step's end, for the samples of the next */
+	double command_s;			/* --sync: waiting for the command to sum */
+	double offload_s; /* waiting for copies of offloaded data (offload.h) */
+	double overhead_s; /* in addition to its ops: step_overhead_s of cost.h */
+	double data_wait_s; /* at the end of the step, for the samples of the next */
 };
 struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL without keep_spans */
@@ -30,17 +30,17 @@ struct dlb_timeline {
 	double step_s;
 	/* seconds of filling and draining the pipeline per run */
 	double fill_s;
-	/* where rank 0 reads for all: bytes sent by all; by how much samples make the step longer */
+	/* if rank 0 reads for all nodes: bytes that all send for this; wait at the step's end */
 	double feed_bytes, feed_wait_s;
 };
-/* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
- * (0: none). With keep_spans the time-line is kept. */
+/* node_scale[node] multiplies the node's compute times (NULL: 1). jitter: relative standard deviation of op
+ * times, drawn from seed (0: none). keep_spans: keeps the time-line. */
 struct dlb_simulate_choice { const double *node_scale; double jitter; uint64_t seed; bool keep_spans; };
 /* `t` is released by dlb_timeline_release. */
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c,
 			 const struct dlb_simulate_choice *choice, struct dlb_timeline *t,
 			 struct dlb_error *err);
-/* The step alone, without a time-line. */
+/* Computes only the seconds of a step. */
 int dlb_program_step_s(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
 		       double *step_s, struct dlb_error *err);
 void dlb_timeline_release(struct dlb_timeline *t, int n_nodes);

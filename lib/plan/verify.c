@@ -1,15 +1,15 @@
 /* Proofs about programs before a run starts. They do not trust the compiler: each proof reads only the
  * instructions and the places.
  *
- *   lifetimes   of the places that each node reads and writes (verify_lifetimes.c)
- *   places      alive together do not overlap (verify_places.c)
- *   messages    match, and all arrive: no deadlock (verify_messages.c)
+ *   lifetimes   each node reads and writes places only while they are alive (verify_lifetimes.c)
+ *   places      places that are alive together do not overlap (verify_places.c)
+ *   messages    messages match, and all arrive: no deadlock (verify_messages.c)
  *   sums        nodes that sum together have equal buckets
  *   memory      arena + scratch + state fit the node
  *
- * Synchronous schedules have no delay between iterations: one step is checked. Asynchronous programs are
+ * Synchronous schedules have no delay between iterations, so one step is checked. Asynchronous programs are
  * unrolled from an empty pipeline to an empty one, to two steps more than the longest delay or the most
- * copies. For weights the proof is that the versions read exist: in place, or in copies. */
+ * copies. For weights the proof is that the versions that are read exist, in place or in copies. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +75,7 @@ int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_e
 			what);
 }
 
-/* Every op that sums over its batch has a bucket if the plan requires it. */
+/* Proves that every op that sums over its batch has a bucket. */
 static int prove_statistics(const struct dlb_program *g, struct dlb_error *err)
 {
 	int64_t n_own;
@@ -103,7 +103,7 @@ static bool same_bucket(const struct dlb_bucket *a, const struct dlb_bucket *b)
 	return !a->n_ops || !memcmp(a->op, b->op, (size_t)a->n_ops * sizeof(int));
 }
 
-/* The first instruction from `at` on that is about weights gathered ahead of use; n_instr: none. */
+/* The first instruction from `at` on that starts or ends a gather ahead of use; n_instr: none. */
 static int next_gather(const struct dlb_node_program *np, int at)
 {
 	for (; at < np->n_instr; at++) {
@@ -116,8 +116,8 @@ static int next_gather(const struct dlb_node_program *np, int at)
 	return at;
 }
 
-/* Gathers go one after the other: node, whose program is b, must start and end them in the order of a, a node
- * with the same part. */
+/* Proves that `node`, whose program is b, starts and ends its gathers in the order of program a, of a node
+ * with the same part, because gathers run one after the other. */
 static int prove_gathers(const struct dlb_program *g, int node, const struct dlb_node_program *a,
 			 const struct dlb_node_program *b, struct dlb_error *err)
 {
@@ -134,7 +134,7 @@ static int prove_gathers(const struct dlb_program *g, int node, const struct dlb
 					  node);
 }
 
-/* Nodes that sum together must cut their gradients into the same buckets. */
+/* Proves that nodes that sum together have the same buckets. */
 static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 {
 	for (int r = 0; r < g->n_replicas && g->n_replicas > 1 && g->whole->sharing.sync_batchnorm; r++)
@@ -197,7 +197,7 @@ int dlb_program_lack_text(const struct dlb_program *g, const struct dlb_cluster 
 	return n;
 }
 
-/* The error names the node with the largest shortage. */
+/* Proves that memory suffices; the error names the node with the largest shortage. */
 static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
 	char more[DLB_LACK_TEXT];
@@ -239,7 +239,7 @@ static int prove(const struct dlb_program *g, struct dlb_error *err)
 	return rc;
 }
 
-/* Steps that cover all cases: the longest delay, and reuse of every copy. */
+/* The number of steps that cover all cases: the longest delay, and the reuse of every copy. */
 static int steps_to_prove(const struct dlb_program *g)
 {
 	int most = g->depth;

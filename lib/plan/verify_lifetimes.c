@@ -15,28 +15,30 @@
 #include "plan/tensors.h"
 #include "plan/verify.h"
 
-/* OPEN: posted or fetched, not there yet. Of optimizer states: UPDATED; KEPT: copied back */
+/* The life of a place. OPEN: a message or copy into it has begun. Only of optimizer states: UPDATED; KEPT:
+ * the copy back has begun. */
 enum life { UNUSED, OPEN, WRITTEN, UPDATED, KEPT, FREED };
 struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nodes */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
 	/* [place] received, perhaps read in the sender's memory */
 	bool *zero_copy;
-	/* [place] of what is offloaded: copies out that have begun, and ended; [root] those in flight */
+	/* of offloaded data: [place] whether its copy out of the arena has begun, and whether it has ended;
+	 * storing: [root] the number of such copies in flight */
 	char *stored, *ended;
 	int *storing;
-	/* [place] version written into it; [root] version there now */
+	/* [place] version that was written into it; [root] version that is there now */
 	int *written, *version;
-	/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
+	/* micro-batches summed: [update op] of its gradient; [first_moment[op] + k] of K-FAC's moment k */
 	int *sum, *moment, *first_moment;
-	/* [update op, op in halves] progress of its bucket; 0: in none */
+	/* [update op, or op in two halves] progress of its bucket; 0: it is in none */
 	char *bucket;
 	/* [update op] steps whose sum over replicas is complete; steps updated */
 	int *reduced, *updated;
 	bool averages;					/* buckets are of weights */
 	/* [update op] of K-FAC: progress of the bucket of its factors */
 	char *factors;
-	/* [update op] progress of the bucket of its weight; 0: in none */
+	/* [update op] progress of the bucket of its weight; 0: it is in none */
 	char *weights;
 	bool *preconditioned;				/* [update op] */
 	/* [tensor] the place into which the weight was gathered last, + 1; 0: none */
@@ -47,7 +49,7 @@ struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nod
 	/* [tensor] asynchronous: weights updated on this node; else NULL */
 	struct versions *of_weight;
 };
-/* live: updates so far; copy[]: its version, -1 */
+/* live: updates so far; copy[]: the version in each copy, -1: none */
 struct versions { const struct dlb_weight_copies *w; int live, *copy; };
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
@@ -56,7 +58,8 @@ static char *progress_of(struct dlb_lifetimes *l, enum dlb_sum_class cls)
 	return cls == DLB_SUM_FACTOR ? l->factors : cls == DLB_SUM_WEIGHTS ? l->weights : l->bucket;
 }
 
-/* The place that the instruction reads as tensor t; m: its micro-batch, of the unrolled program. */
+/* The micro-batch number of the place from which the instruction reads tensor t; m: its micro-batch in the
+ * unrolled program. */
 static int read_life(const struct dlb_lifetimes *l, const struct dlb_instr *in, int t, int m)
 {
 	return in->micro_batch < 0 ? m : dlb_instr_life(l->g, in, t, false);
@@ -89,7 +92,8 @@ static const char *shares(const struct dlb_lifetimes *l, const struct dlb_instr 
 	return *overwrites ? NULL : "overwrites what it must not";
 }
 
-/* An instruction of step s reads a weight of this node: the version needed must be in place or in a copy. */
+/* The fault if an instruction reads a weight of this node and the version that it needs is neither in place
+ * nor in a copy; NULL: none. */
 static const char *has_version(struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
 	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
@@ -126,7 +130,8 @@ static const char *copy_weight(struct dlb_lifetimes *l, const struct dlb_instr *
 	return "copies a weight that does not live here";
 }
 
-/* Ops read a divided weight where it is whole, updates the share that is kept. */
+/* The fault if an op reads divided weight t while it is not whole, or an update changes its share while it is
+ * whole; NULL: none. */
 static const char *is_whole(const struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
 	const bool is_far = dlb_program_weight_is_far(l->g, t);
@@ -163,14 +168,16 @@ static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_ins
 	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
 }
 
-/* Whether update op's gradient of the step is in state, summed and not yet overwritten by a later step's. */
+/* Whether update op's gradient of the step is in state: completely summed, and not yet overwritten by that of
+ * a later step. */
 static bool is_summed(const struct dlb_lifetimes *l, int op, int step)
 {
 	int M = l->g->micro_batches / l->g->steps, places = dlb_program_sum_places(&l->g->node[l->node], op);
 	return l->sum[op] >= (step + 1) * M && l->sum[op] <= (step + places) * M;
 }
 
-/* An op in halves: its sums are computed, summed over replicas, and read for the same micro-batch sum[op]. */
+/* Checks an op in two halves: its sums must be computed, summed over replicas, and read for the same
+ * micro-batch, sum[op]. */
 static const char *half(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	char *at = &l->bucket[in->op];
@@ -219,7 +226,7 @@ static const char *precondition(struct dlb_lifetimes *l, const struct dlb_instr 
 		       NULL;
 }
 
-/* COMPUTE `in` writes tensor t into its place of number m. */
+/* COMPUTE `in` writes tensor t into its place of micro-batch number m. */
 static const char *writes(struct dlb_lifetimes *l, const struct dlb_instr *in, int t, int m)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -242,7 +249,7 @@ static const char *writes(struct dlb_lifetimes *l, const struct dlb_instr *in, i
 	return NULL;
 }
 
-/* The op must have run before, for the micro-batch, and be one that may run again. */
+/* A second run: the op must have run before for the micro-batch, and must be allowed to run again. */
 static const char *runs_again(const struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -260,14 +267,14 @@ static const char *runs_again(const struct dlb_lifetimes *l, const struct dlb_in
 	return NULL;
 }
 
-/* The place of the share that is kept of the gradient of update op. */
+/* The place of this replica's share of the gradient of update op. */
 static int share_place(const struct dlb_lifetimes *l, int op)
 {
 	return dlb_program_find_place(&l->g->node[l->node], dlb_update_gradient(l->g->graph, op),
 				      dlb_second_life(l->g, 0));
 }
 
-/* The place near of the optimizer states of weight t; -1: it has none. */
+/* The place in the arena of the offloaded optimizer states of weight t; -1: none. */
 static int near_place(const struct dlb_lifetimes *l, int t)
 {
 	return t >= 0 && dlb_program_is_offloaded(l->g, t) ?
@@ -275,7 +282,7 @@ static int near_place(const struct dlb_lifetimes *l, int t)
 		       -1;
 }
 
-/* An update reads and writes its offloaded states near. */
+/* An update reads and writes its offloaded states in the arena: they must be fetched. */
 static const char *updates_states(struct dlb_lifetimes *l, int op)
 {
 	const int t = dlb_update_weight(l->g->graph, op), k = near_place(l, t);
@@ -287,8 +294,8 @@ static const char *updates_states(struct dlb_lifetimes *l, int op)
 	return NULL;
 }
 
-/* A weight is gathered or fetched into place k, its own, once, before its update; the start or the end of
- * that. */
+/* Checks the start or the end of a gather or fetch of weight t into place k: it must be into a place of its
+ * own, once, and before the weight's update. */
 static const char *whole_at(struct dlb_lifetimes *l, int t, int k, bool start)
 {
 	const int home = dlb_graph_home(l->g->graph, t);
@@ -311,13 +318,13 @@ static bool is_updated(const struct dlb_lifetimes *l, int t)
 	return home >= 0 && l->updated[home];
 }
 
-/* Whether the instruction copies a weight that is kept far, not its states. */
+/* Whether the instruction copies an offloaded weight, not its states. */
 static bool copies_weight(const struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	return !in->again && dlb_program_weight_is_far(l->g, in->tensor);
 }
 
-/* Of states; of an activation, whose first life must have been stored. */
+/* FETCH of a weight, of states, or of an activation, whose first life must have been stored. */
 static const char *fetch(struct dlb_lifetimes *l, const struct dlb_instr *in, int k)
 {
 	const int first = dlb_program_find_place(&l->g->node[l->node], in->tensor, in->micro_batch);
@@ -402,7 +409,7 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 			bad = writes(l, in, t, dlb_instr_life(l->g, in, t, false));
 			continue;
 		}
-		/* training data: summed into a factor before */
+		/* training data were summed into a factor before */
 		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
@@ -433,8 +440,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	return bad;
 }
 
-/* The fault if the bucket's sum starts, or is complete, too early or late for the gradient of op; NULL: none.
- * */
+/* The fault if the bucket's sum starts, or is complete, too early or too late for the gradient of op; NULL:
+ * none. */
 static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b,
 			   int op)
 {
@@ -457,14 +464,15 @@ static const char *summand(struct dlb_lifetimes *l, const struct dlb_instr *in, 
 		       "is complete after its gradients' places are free";
 }
 
-/* A weight is gathered ahead of use. */
+/* Checks the start or the end of a gather ahead of use. */
 static const char *gather(struct dlb_lifetimes *l, const struct dlb_instr *in, const struct dlb_bucket *b)
 {
 	return whole_at(l, b->weight, dlb_program_find_place(&l->g->node[l->node], b->weight, b->life),
 			in->what == DLB_RUN_REDUCE);
 }
 
-/* Weights travel in the buffer that may keep shares of their bucket's gradients. */
+/* Whether all weights of bucket `of` are updated. Weights are gathered in the buffer that may keep shares of
+ * this bucket's gradients until their updates. */
 static bool all_updated(const struct dlb_lifetimes *l, const struct dlb_bucket *of)
 {
 	for (int i = 0; i < of->n_ops; i++)
@@ -473,8 +481,8 @@ static bool all_updated(const struct dlb_lifetimes *l, const struct dlb_bucket *
 	return true;
 }
 
-/* Every gradient of a bucket must be summed when the bucket starts (of weights: every weight updated), and it
- * must start before it is waited for. */
+/* When a bucket starts, every gradient in it must be summed (of weights: every weight updated). A bucket must
+ * start before it is waited for. */
 static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -502,7 +510,7 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 			return "starts before its factors are there";
 		char *state = &progress_of(l, cls)[op];
 		if (*state == REDUCED && l->g->depth && l->reduced[op] == in->iteration)
-			*state = IN_BUCKET;		/* of the previous step */
+			*state = IN_BUCKET;		/* REDUCED was of the previous step */
 		if (*state != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
 		*state = start ? REDUCING : REDUCED;
@@ -517,7 +525,7 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 	return NULL;
 }
 
-/* Every layer of the node must be preconditioned. */
+/* When the trust region is computed, every layer of the node must be preconditioned. */
 static const char *trust(struct dlb_lifetimes *l)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -531,7 +539,8 @@ static const char *trust(struct dlb_lifetimes *l)
 	return NULL;
 }
 
-/* Every gradient of the node's updates must be complete, in state or in its place. */
+/* When the norm is computed, every gradient of the node's updates must be complete, in state or in its
+ * place. */
 static const char *norm(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -702,7 +711,7 @@ static void forget(struct dlb_lifetimes *l, int op)
 		l->moment[k] = 0;
 }
 
-/* Resets the entries that the node used: of its instructions' ops, its buckets and its preconditioned
+/* Resets the entries that the node used: those of its instructions' ops, its buckets and its preconditioned
  * layers. */
 static void end(struct dlb_lifetimes *l)
 {

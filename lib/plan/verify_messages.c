@@ -1,7 +1,8 @@
 /* Proof of messages (verify.h): every SEND has one POST, of equal size, and one WAIT on either side, and a
- * zero-copy message is returned once. Proof of progress: runs all programs without data; a send ends only
- * after its receiver has posted, a zero-copy send after it was returned. The order of execution does not
- * change what can run (each message has one sender and one receiver), so if one order completes, all do. */
+ * zero-copy message is returned once. Proof of progress: runs all programs without data. A send ends only
+ * after its receiver has posted, a zero-copy send only after the message is returned. The order of execution
+ * does not change which instructions can run (each message has one sender and one receiver), so if one order
+ * completes, all do. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
@@ -26,8 +27,8 @@ static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
 					g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 }
 
-/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a zero-copy message. Sorted by message; returns
- * new. */
+/* Lists the instructions of a kind, sorted by message. kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a
+ * zero-copy message. Returns new. */
 static struct message_end *collect(const struct dlb_program *g, int kind, int *n)
 {
 	int cap = 16;
@@ -97,15 +98,16 @@ static int same_messages(const struct dlb_program *g, const struct message_end *
 	return 0;
 }
 
-/* started[part][b * M + m]: nodes of the part that have started bucket b of micro-batch (or step) m.
- * COLLECTIVE computed is passed by all nodes before any sum, so it cannot deadlock. */
+/* State of the proof of progress. started[part][b * M + m]: number of nodes of the part that have started
+ * bucket b of micro-batch (or step) m. All nodes pass COLLECTIVE computed before any sum, so it cannot
+ * deadlock. */
 struct message_check {
 	const struct dlb_program *g; const struct message_end *message; int n;
-	bool *sent, *posted, *returned;		/* returned: or copied */
+	bool *sent, *posted, *returned;		/* returned: by the receiver, or copied */
 	int *pc, *waiter;
 	int **started, *part, *peer, n_at_norm;
 	bool *at_norm;
-	/* [step] asynchronous: nodes that have summed their squares */
+	/* [step] asynchronous: number of nodes that have summed their squares */
 	int *n_squared;
 	bool *stacked; int *stack, top;
 };
@@ -124,7 +126,7 @@ static void wake(struct message_check *r, int node)
 	r->stacked[node] = true;
 }
 
-/* Whether node may pass this instruction. */
+/* A COLLECTIVE of replicas: whether node may pass the instruction. */
 static bool meet_others(struct message_check *r, int node, const struct dlb_instr *in)
 {
 	int R = r->g->n_replicas, M = r->g->micro_batches,
@@ -140,7 +142,8 @@ static bool meet_others(struct message_check *r, int node, const struct dlb_inst
 	return in->what != DLB_RUN_REDUCED || *started == R;
 }
 
-/* The global norm of an asynchronous step: each node sums its squares before it waits. */
+/* The global norm of an asynchronous step: whether a node may pass. Each node sums its squares before it
+ * waits. */
 static bool meet_norm(struct message_check *r, const struct dlb_instr *in)
 {
 	if (in->what == DLB_RUN_SQUARES && ++r->n_squared[in->iteration] == r->g->n_nodes)
@@ -161,7 +164,7 @@ static bool meet_all(struct message_check *r, int node)
 		r->at_norm[n] = false;
 		if (n == node)
 			continue;
-		r->pc[n]++;			/* each is at its norm: none waits for a message */
+		r->pc[n]++;			/* it is at its norm and waits for no message */
 		wake(r, n);
 	}
 	return true;

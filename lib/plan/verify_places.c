@@ -1,9 +1,10 @@
-/* Proof of places (verify.h): places alive together do not overlap; views and outputs in place have the
- * right offsets. */
+/* Proof of places (verify.h): places that are alive together do not overlap; views and outputs in place have
+ * the right offsets. */
 #include <stdlib.h>
 #include "plan/verify.h"
 
-/* A segment tree: places per interval between neighbouring borders, with range add and range maximum. */
+/* A segment tree: number of places per interval between neighbouring borders, with range add and range
+ * maximum. */
 struct cover { int n; int *max, *add; };
 
 static int cover_max(const struct cover *c, int v, int lo, int hi, int a, int b)

@@ -1,20 +1,21 @@
-/* Between passes 4 and 5 of the compiler (compile.c): messages between nodes that share memory, of tensors
- * that other ops read too, on the sender or on a third node. The kernel cannot write such a tensor to the
- * receiver's place only. It becomes zero-copy instead: the receiver reads it in the sender's memory, and
- * the receiver's FREE returns it to the sender, which waits for the return before it frees or overwrites
- * the place. (The receiver has a place of its own too: at run time memory may not be shared, or a copy may
- * be faster.)
+/* Zero-copy messages, at the end of pass 4 of the compiler (compile.c): messages between nodes that share
+ * memory, of tensors that other ops read too, on the sender or on a third node. The kernel cannot write such
+ * a tensor only to the receiver's place. Instead, the receiver reads it in the sender's memory, and the
+ * receiver's FREE returns it to the sender, which waits for the return before it frees or overwrites the
+ * place. (The receiver also has a place of its own, because at run time memory may not be shared, or a copy
+ * may be faster.)
  *
- * The sender waits for the return when the place is to be overwritten, else after its own last use,
- * provided that the plan has the receiver's last use before that. Otherwise the sender keeps the place
- * longer, which needs memory: `longer` allows it. These messages are always copied: those that the
- * receiver overwrites, gradients that an update reads, tensors that the sender has received itself. */
+ * The sender waits for the return before the place is overwritten, else after its own last use, provided that
+ * by plan the receiver's last use is before that. Otherwise the sender keeps the place longer, which needs
+ * memory: `longer` allows this. Always copied are messages that the receiver overwrites, gradients that an
+ * update reads, and tensors that the sender has itself received. */
 #include <limits.h>
 #include <stdlib.h>
 #include "plan/compile.h"
 #include "plan/tensors.h"
 
-/* Links that do not overlap with work are shared memory, which a core copies. */
+/* Whether nodes a and b share memory: no link between them overlaps with work, that is, a core copies
+ * messages. */
 static bool share_memory(const struct dlb_cluster *c, int a, int b)
 {
 	int link[16], n = dlb_cluster_route(c, a, b, link);
@@ -63,7 +64,7 @@ static bool overwrites(const struct compiler *c, int i)
 	       dlb_graph_view_of(c->g, c->inst_tensor[i]) != c->inst_tensor[c->of[i]];
 }
 
-/* Whether the receiver's instance y of a message is only read, and by ops only. */
+/* Whether the receiver's instance y of a message is only read, and not by updates or after the step. */
 static bool is_only_read(const struct compiler *c, const struct by_place *l, int y)
 {
 	const struct dlb_graph *g = c->g;
@@ -93,7 +94,7 @@ static int overwritten_at(const struct compiler *c, const struct by_place *l, in
 	return first;
 }
 
-/* A second run starts just before the run of a backward op. */
+/* The start of an action, in seconds. A second run has the start of the backward op that follows it. */
 static double start_of(const struct compiler *c, const struct action *x)
 {
 	for (bool again = x->again; again && (x->again || x->op < 0 || x->tensor >= 0);)
@@ -102,10 +103,10 @@ static double start_of(const struct compiler *c, const struct action *x)
 }
 
 /* The sender's first action at which, by plan, the receiver is done with the message; -1: none in the step.
- * It is later in the order of the cluster and starts after the end of the receiver's last op, so no node
- * waits if the plan holds. A receiver that has it until the end of the step (it sends a view of it on) is
- * done too late: the ends of all nodes are equal in that order, and might wait for one another.
- * Asynchronous: a half-slot is left between. */
+ * The action comes after the receiver's last use in the order of the cluster and starts after the end of the
+ * receiver's last op, so no node waits if the plan holds. If the receiver has the message until the end of
+ * the step (because it sends on a view of it), there is none: the ends of all nodes are equal in that order,
+ * and might wait for one another. Asynchronous: one half-slot lies between. */
 static int is_returned_at(const struct compiler *c, int node, const struct received *r)
 {
 	const struct slot *s = &c->slot[r->slot];
