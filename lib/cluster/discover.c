@@ -269,7 +269,8 @@ static int load(hwloc_topology_t t, const char *xml, struct dlb_error *err)
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	if (xml && hwloc_topology_set_xml(t, xml))
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
-	/* By default hwloc omits instruction caches and its own groups, and keeps memories without cores. */
+	/* By default hwloc omits instruction caches and groups without structure, and keeps memories without
+	 * cores. */
 	if (hwloc_topology_set_flags(t, xml ? HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED : 0) ||
 	    hwloc_topology_load(t))
 		return dlb_fail(err, xml,

@@ -67,8 +67,7 @@ struct dlb_cost {
  * graph and cluster. -1 with err. */
 int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
 		 const struct dlb_cluster *cl, struct dlb_error *err);
-/* As dlb_cost_fit without fit[], the quality of the rooflines: for searches that estimate costs of many
- * graphs. */
+/* As dlb_cost_fit without fit[], the quality of the rooflines: for searches over many graphs. */
 int dlb_cost_estimate(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
 		      const struct dlb_cluster *cl, struct dlb_error *err);
 /* Allocates the arrays per kind, op and batch, zeroed; n_ops, n_kinds and n_batches must be set. */

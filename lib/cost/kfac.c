@@ -1,5 +1,4 @@
-/* Times of K-FAC's matrix operations: FLOP (optim/kfac.h) divided by the FLOP/s of the kind's fastest large
- * op. */
+/* Times of K-FAC's matrix operations: FLOP (optim/kfac.h) / FLOP/s of the kind's fastest large op. */
 #include "cost/cost.h"
 #include "optim/kfac.h"
 

@@ -68,8 +68,8 @@ static double arrive(struct pair_sum_search *x, double latency)
 	return latency + most;
 }
 
-/* Seconds of the longest op of the shards, in the sum's phase, that is neither the sum nor computes a part of
- * it. */
+/* Seconds of the longest op of the shards, in the sum's phase, except the sum and the ops that compute its
+ * parts. */
 static double longest_besides(const struct pair_sum_search *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;

@@ -29,8 +29,7 @@ struct dlb_profile {
 	struct dlb_profile_row *row; int n_rows;
 	/* [kind] seconds of a whole real step at batch[0]; NAN: not measured */
 	double *step_s;
-	/* [kind] relative standard deviation of that time between the turns of the measurement; NAN:
-	 * unknown */
+	/* [kind] relative standard deviation of that time between turns of its measurement; NAN: unknown */
 	double *step_spread;
 	/* [kind] seconds of a step at batch[0] in addition to its ops: taking samples, waking the thread that
 	 * reads ahead, bookkeeping; NAN: not measured */

@@ -3,8 +3,8 @@
  * The lifetimes are known before the step, so this is offline dynamic storage allocation: rectangles of
  * fixed position in time are packed into a strip of the least height, which is NP-hard (Garey and Johnson,
  * SR2). No packing is lower than the bound, the most bytes alive at once. A packing within DLB_MEMORY_GOOD of
- * the bound, or not above the size that is enough, is not improved. The following methods are tried, the
- * cheapest first, and the lowest packing is kept:
+ * the bound, or not above the caller's sufficient size (`enough`), is not improved. The following methods are
+ * tried, the cheapest first, and the lowest packing is kept:
  *
  *   program order   places are allocated as the program runs: each gets the smallest free block that is
  *                   large enough (best fit).
@@ -385,7 +385,7 @@ static size_t height(const struct packing *k)
 
 /* ---- squeaky wheel ---- */
 
-/* Height from which on a packing is low enough: it is not improved. */
+/* A packing of at most this height is not improved. */
 static size_t good_height(size_t bound, size_t enough)
 {
 	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD);

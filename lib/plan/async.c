@@ -17,7 +17,8 @@
  * fills and drains the pipeline. The program's depth is the most iterations over which a step is spread, less
  * one.
  *
- * Weights (w(s): after the updates of all steps before s; the update of s turns w(s) into w(s + 1)):
+ * Weights (w(s): the weights after the updates of all steps before s; the update of s turns w(s) into w(s +
+ * 1)):
  *
  *     none      reads the newest weights: forward w(s - d), backward w(s). The plain delayed gradient.
  *     stash     the backward of a micro-batch reads the weights that its forward read:
@@ -131,7 +132,7 @@ int *dlb_async_lags(const struct dlb_flow *f, bool clip)
 	const struct dlb_graph *g = f->g;
 	int *lag = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
 	for (int i = 0; i < g->n_ops; i++) {
-		lag[i] = read_from_afar(f, i);		/* they arrive in the half-slot before */
+		lag[i] = read_from_afar(f, i);		/* weights arrive in the half-slot before */
 		for (int k = 0; k <= g->op[i].n_in; k++) {
 			int from = k < g->op[i].n_in              ? producer(f, i, k) :
 				   g->op[i].phase == DLB_BACKWARD ? g->op[i].of :

@@ -74,8 +74,8 @@ static struct dlb_sum_tensor gradient_of(const struct dlb_graph *g, int update)
  * tensor and no factor has. */
 static int id_within(int w, int k) { return k ? -1 - (w * DLB_MOST_FUSED + k) : w; }
 
-/* Number of weights that are fused in weight w, which cut its gradient into as many parts, and their rows. 1:
- * one part. */
+/* The number of weights that are fused in weight w, and their rows, at which w's gradient is cut; 1: it is
+ * not cut. */
 static int cuts_of(const struct dlb_graph *g, int w, int64_t rows[DLB_MOST_FUSED])
 {
 	return g->tensor[w].kind == DLB_T_WEIGHT ? dlb_fused_weights(g, w, rows) : 1;

@@ -212,9 +212,9 @@ static double factor_travel(const struct compiler *c)
 	return bytes;
 }
 
-/* Whether the sum stops after the first half of a ring, which gives each replica its own share: each replica
- * needs only its share, and the order of additions stays the same. With other algorithms, and for norms of
- * whole gradients, sums are completed. */
+/* Whether the sum of a bucket is only the first half of a ring, which gives each replica its own share in the
+ * same order of additions. This is so if each replica needs only its share. With other algorithms, and for
+ * norms of whole gradients, sums are completed. */
 static bool is_scattered(const struct compiler *c, const struct dlb_bucket *b)
 {
 	return c->p->n_shares > 1 && c->p->sharing.zero >= 2 && !c->p->clip &&

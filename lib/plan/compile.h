@@ -84,7 +84,7 @@ struct compiler {
 	int *lag, n_ticks;				/* asynchronous, else NULL: [op] in half-slots */
 	int64_t slot_keys;				/* keys in a half-slot */
 	struct dlb_async_node *versions;		/* [node] */
-	int **item_of;					/* [node][action] -> item of versions, -1 */
+	int **item_of;					/* [node][action] -> item of versions; -1: none */
 };
 
 static inline bool once_a_step(const struct dlb_tensor *t)

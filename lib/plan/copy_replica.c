@@ -7,9 +7,9 @@
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 
-/* Whether replicas may have equal programs at all. They have not if they divide states, because each has
- * another share, nor with a parameter server, which is one node. Comparing all routes must take less time
- * than compiling. */
+/* Whether replicas may have equal programs at all. They may not if they divide states, because their shares
+ * differ, nor with a parameter server, because it is one node. Comparing all routes must take less time than
+ * compiling. */
 static bool may_be_alike(const struct dlb_plan *p, const struct dlb_cost *c)
 {
 	const int64_t routes = (int64_t)p->n_nodes * p->n_nodes / p->n_replicas;

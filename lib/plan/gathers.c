@@ -2,8 +2,8 @@
  * (offload.h). Finds when they are gathered or fetched, and how long they are whole.
  *
  * A node reads its divided weights one after the other. Each weight is gathered while the one before it is
- * used: the gather starts before the first action that reads the one before. The weight is freed when its
- * uses are interrupted by a read of another divided weight. If it is read again later, in the backward phase
+ * used: the gather starts before the first action that reads the one before. It is freed after its
+ * last use before the node reads a further divided weight. If it is read again later, in the backward phase
  * or by another micro-batch, it is gathered again. So about two weights are whole at once, and every use
  * sends a weight's bytes again.
  *

@@ -1,4 +1,4 @@
-/* The interval in which 9 of 10 runs are expected to measure a predicted step.
+/* The interval of a predicted step: 9 of 10 runs are expected to measure a step in it.
  *
  * The errors e = ln(measured / predicted) of runs are assumed normal, with unknown mean and variance. Before
  * any run is measured, their mean is expected to be u0 and their standard deviation s0, as if from k and v
@@ -11,8 +11,8 @@
  *     next      u +- t s sqrt(1 + 1 / (k + n))	t: Student's t with v + n degrees of freedom
  *
  * The relative standard deviation of a step between the turns of the profile, on the node where it is
- * largest, is merged into s0 like that of DLB_SPREAD_ROUNDS more rounds, because a prediction is no better
- * than the machine's speed is steady.
+ * largest, is merged into s0 like that of DLB_SPREAD_ROUNDS more rounds, because no prediction is more
+ * exact than the machine's speed is constant.
  *
  * The time of an op that was not measured comes from a roofline. s0 is widened by 1.4826 times the median
  * error of the kind's roofline on measured ops (the standard deviation of normal errors), weighted by such

@@ -16,8 +16,8 @@
  *
  * Weights: f32, trained, not small, and read by ops of one node only, like those that replicas divide
  * (shares.h). FETCH starts to copy such a weight to a place of the arena ahead of use, as a gather does
- * (gathers.c): again whenever the node has read another such weight since. The weight's update reads and
- * writes it there. STORE follows, and FREE before the second next update of such a weight.
+ * (gathers.c), and again whenever the node has read another such weight in between. The weight's update reads
+ * and writes it there. STORE follows, and FREE before the second next update of such a weight.
  *
  * No copy is in flight at the end of the step. The nodes that use a memory share its bandwidth: their copies
  * are made one after another, in the order in which they start.
@@ -83,8 +83,8 @@ static inline bool dlb_program_offloads(const struct dlb_program *g)
 size_t dlb_program_near_bytes(const struct dlb_program *g, int t);
 /* Bytes of the states of weight t that this replica offloads. */
 double dlb_program_far_bytes(const struct dlb_program *g, int t);
-/* The copy that FETCH, STORE or the end of one stands for: its place in the arena (STORE of an activation:
- * the place of its first life), the memory, and the bytes of all states of a weight, of the weight, or of the
+/* The copy of a FETCH or STORE, or of the end of one: its place in the arena (STORE of an activation: the
+ * place of its first life), the memory, and the bytes of all states of a weight, of the weight, or of the
  * activation. */
 struct dlb_offload_copy {
 	int place;

@@ -110,7 +110,7 @@ struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
 	int64_t batch;
-	/* parts per node of placer interleaved; 0: its default (kept for the next round) */
+	/* parts per node of algorithm interleaved; 0: its default (kept for the next round) */
 	int chunks;
 	/* most micro-batches in flight on a node; 0: the schedule's limit */
 	int in_flight;
@@ -127,7 +127,7 @@ struct dlb_plan {
 	/* [op] whether its outputs are dropped after the forward phase and it runs again (again.h); NULL: no
 	 * op does */
 	bool *again;
-	struct dlb_recompute recompute;		/* as asked for */
+	struct dlb_recompute recompute;		/* as requested */
 	struct dlb_offload offload;
 	/* [op] the rule of offload by which its outputs are kept in another memory, or one of DLB_FAR_*;
 	 * NULL: none are (dlb_offload_mark) */
@@ -145,7 +145,7 @@ struct dlb_plan {
 	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as requested; in use */
 	double fill_s;				/* asynchronous: seconds of filling and draining per run */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */
-	int64_t effort;				/* of auto; 0: limited by time, or another algorithm */
+	int64_t effort;				/* of algorithm auto; 0: limited by time, or not auto */
 	const char *optimizer;			/* the optimizer for whose states memory was counted */
 	/* Replicas: groups of nodes that each hold the model and a share of the batch (replica.c). */
 	int n_replicas;				/* 1: none */
@@ -164,15 +164,15 @@ struct dlb_plan {
 	int of_replicas;
 	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
-	double clip_norm;			/* that norm; 0: not given */
+	double clip_norm;			/* limit of that norm; 0: not given */
 	int inverse_every;			/* K-FAC: steps between inversions; 0: another optimizer */
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */
-	double moved_bytes; int moved_ops;	/* against the plan it replaces */
+	double moved_bytes; int moved_ops;	/* compared with the plan that this one replaces */
 	double migration_s;			/* seconds of moving them, if counted */
 	/* pin [op]: its pinned node, -1: none; excluded [node]: it does no work; NULL: none */
 	int *pin; bool *excluded;
-	const char *affinity;			/* table of by-kind; NULL: another algorithm */
+	const char *affinity;			/* table of algorithm by-kind; NULL: another algorithm */
 	/* "keep-affinity": a fused Relu whose kind in the table differs becomes an op again; "all": it stays
 	 * fused; NULL: no table */
 	const char *rewrites;

@@ -1,7 +1,7 @@
 /* The plan section.
  *
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
- *      "algorithm": "proportional", "algorithm_given": false,            who made the plan; requested?
+ *      "algorithm": "proportional", "algorithm_given": false,            the winning algorithm; requested?
  *      "staleness": "2bw", "staleness_given": false, "fill_s": 0.1,      asynchronous: rule; fill and drain
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
  *      "in_flight": 3, "chunks": 2,                                      absent: defaults of the schedule

@@ -70,9 +70,10 @@ enum { DLB_MEMORY_TEXT = 200 };
 /* "the process of node 0 needs 9.3 GB of memory, its host has 8 GB" */
 void dlb_memory_lack_text(const struct dlb_memory_lack *lack, const struct dlb_memory_room *room,
 			  char text[DLB_MEMORY_TEXT]);
-/* If the present plan lacks memory: the bytes that each node may use for a plan (its peak_bytes), the same
- * for all nodes of a host. The other bytes of a process either stay the same or are in proportion to the
- * peak: generous assumes the case that leaves more bytes to the plan, else the case that leaves fewer. */
+/* If the present plan lacks memory: the bytes that a plan may take on each node (its peak_bytes). The nodes
+ * of a host get equal parts of its room. The other bytes of a process either stay the same or are in
+ * proportion to the peak: generous assumes the case that leaves more bytes to the plan, else the case that
+ * leaves fewer. */
 double dlb_memory_limit(const struct dlb_memory_need *need, const struct dlb_memory_room *room, int n_nodes,
 			const double *peak_bytes, bool generous);
 #endif

@@ -40,9 +40,9 @@
  *
  * In the loop, sends of state (m = -1) come first; each (op, m) comes after its COPYs and WAITs and before
  * its SENDs. WAIT sent comes just before the FREE of the sent place, at the time when the schedule expects
- * the receiver to have it. The loop ends with COLLECTIVE step-end and the FREEs of the step's results (the
- * loss; in a graph without backward also the outputs). With M > 1, ACCUMULATE m = 0 .. M-1 sums the
- * update's gradient (op = update op) into state; m = 0 sets, the others add. With one micro-batch the
+ * the receiver to have the message. The loop ends with COLLECTIVE step-end and the FREEs of the step's
+ * results (the loss; in a graph without backward also the outputs). With M > 1, ACCUMULATE m = 0 .. M-1 sums
+ * the update's gradient (op = update op) into state; m = 0 sets, the others add. With one micro-batch the
  * update reads the gradient (tensor, 0) from the arena.
  *
  * Replicas: each is compiled by itself over its share of the batch (first[] counts from the step's first
@@ -84,8 +84,9 @@
  * With stage 3 a node has only its share of most weights from step to step. COLLECTIVE gather b starts to
  * gather such a weight into a place of the arena (bucket b: the weight, and the micro-batch 2 M + k of its
  * k-th place), COLLECTIVE gathered b waits for it before the first op that reads it there, FREE follows the
- * last such op. A weight is gathered into a new place whenever the node has read another such weight since. A
- * gather starts when the weight before it is about to be read, and all replicas start gathers in one order.
+ * last such op. A weight is gathered again, into another place, whenever the node has read another such
+ * weight in between. A gather starts when the weight before it is about to be read, and all replicas start
+ * gathers in one order.
  *
  * With plan->offload the optimizer states of some weights are in another memory of the node (offload.h). From
  * FETCH to the FREE that follows STORED they are in a place of the arena: the second life of the weight,
@@ -202,7 +203,7 @@ static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
 enum dlb_kept { DLB_KEPT_WHOLE, DLB_KEPT_IN_BUFFER, DLB_KEPT_IN_PLACE };
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
-	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
+	int n_prologue, n_loop;		/* 0 and n_instr: prologue and epilogue are not stored */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most bytes alive at once */
 	/* the part of state_bytes for weights, their copies and packed forms, running statistics,

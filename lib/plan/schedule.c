@@ -138,7 +138,7 @@ struct sched {
 	int n_stages;				/* nodes with forward ops */
 	bool *entered; int *left;		/* [unit] = [chunk * M + m]; left: backward items to run */
 	int *unmet;				/* [item] number of predecessors that are not done */
-	double *ready;				/* [item] time at which the predecessors' data are here */
+	double *ready;				/* [item] latest arrival from its predecessors so far */
 	struct dlb_heap event;			/* id: item << 1 | 0 it arrives, 1 it ends */
 	int *touched, n_touched;
 	int *undone, alone;			/* [m] items to run; the lowest micro-batch with such items */

@@ -76,7 +76,7 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 			t /= 2;				/* each of its two halves */
 		if (in->what == DLB_RUN_UPDATE)
 			t *= share_of(own, in->op);
-		if (in->what == DLB_RUN_UPDATE && s->c)		/* precondition is an instruction */
+		if (in->what == DLB_RUN_UPDATE && s->c)		/* PRECONDITION has its own time */
 			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) /
 			     s->c->cluster->node[node].speed;
 	}

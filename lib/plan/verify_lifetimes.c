@@ -21,7 +21,7 @@ enum life { UNUSED, OPEN, WRITTEN, UPDATED, KEPT, FREED };
 struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nodes */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
-	/* [place] received, perhaps read in the sender's memory */
+	/* [place] received by a zero-copy message, so perhaps read in the sender's memory */
 	bool *zero_copy;
 	/* of offloaded data: [place] whether its copy out of the arena has begun, and whether it has ended;
 	 * storing: [root] the number of such copies in flight */
