@@ -2,10 +2,11 @@
  * gloo's if there is a peer, and each of ours.
  *   mpiexec -n 2 allreduce MOST_MB ROUNDS NAME:FROM_BYTES,... [PYTHON SCRIPT RENDEZVOUS]
  * The third argument is a plan's choice by size (.plan.allreduce_by_size). Every rank starts its own peer
- * (allreduce_peer.py) on its core; while one side sums, the other one blocks. Rank 0 prints one line per
- * size: bytes; median seconds of MPI_Allreduce, of gloo ("-": none) and of each of ours; bytes sent by rank 0
- * (ring); the ring's time over MPI's, over gloo's, and over the faster of these; the least time of ours over
- * the faster one's, with its name (the best possible choice by size); and the same for the plan's choice. */
+ * (allreduce_peer.py) on its core; while one side sums, the other side blocks. Rank 0 prints one line per
+ * size: bytes; median seconds of MPI_Allreduce, of gloo ("-": none) and of each of our algorithms; bytes sent
+ * by rank 0 (ring); the ring's time over MPI's, over gloo's, and over the faster of these two; the least time
+ * of our algorithms over the faster of these two, with the algorithm's name (the best possible choice by
+ * size); and the same for the plan's choice. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

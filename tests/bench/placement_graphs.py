@@ -7,8 +7,9 @@ usage: tests/bench/placement_graphs.py inception|inception_v3|nasnet [--seed N] 
 inception: Inception-v3 as torchvision builds it, layer by layer: 326 layers, four parallel branches per module, tens of
            thousands of ideals. inception_v3: the same layers with the sizes that their shapes give for a batch of 128
            images of 299 x 299, f32, and times near those that FLOP and bytes give (8 TFLOP/s, 400 GB/s); tensors travel
-           at 2 GiB/s, so a cut early in the network costs more than computing. nasnet: NASNet-A large, over a thousand layers, each cell reading the two before it:
-           millions of ideals. --memory: of each accelerator, as a share of what all layers need (default 0.5).
+           at 2 GiB/s, so a cut early in the network costs more than computing. nasnet: NASNet-A large, over a thousand
+           layers, each cell reading the two before it: millions of ideals. --memory: memory of each accelerator, as a
+           share of the memory that all layers need (default 0.5).
 """
 import argparse, json, random, sys
 

@@ -5,7 +5,7 @@
  *   placement      the parts of the pipeline are cut again
  *   order          the items of each node in order, by the schedule
  *   program        compiled, verified and simulated: all of dlb_plan_make less the order
- * and the step in the simulator, in milliseconds: of the plan that is there, with the slower node, and of the new one. */
+ * and the simulated step in milliseconds, with the slower node: of the existing plan, and of the new plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
     step_peer.py gemm                          prints: GFLOP/s of a float32 product; the version
 
     --threads N  --dtype f32|tf32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
-    --batch N    instead of the model's own; f32: of a GPU, too, products and convolutions are of f32
+    --batch N    instead of the model's own; f32: products and convolutions are of f32 on a GPU too
     --compile    torch.compile the network first (needs a C++ compiler)
     --recompute block|sqrt
                  torch.utils.checkpoint on each block of the network, or on sqrt(n) groups of its n blocks
