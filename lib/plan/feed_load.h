@@ -10,9 +10,9 @@ int dlb_feed_via(const struct dlb_cluster *c, int n_nodes, int node);
 size_t dlb_feed_header_bytes(const struct dlb_program *of_node);
 size_t dlb_feed_bytes(const struct dlb_program *g, int node);
 /* Per step: [node] bytes that it sends, seconds in which it copies them (over links that do not overlap with
- * work), and seconds in which its samples are prepared and sent; least_s: the most of these seconds. A thread
- * prepares the samples of the next step beside the ops, so they are a lower bound of the step. Seconds to prepare
- * are those that the last run measured (cost.h); 0: not measured. */
+ * work), and seconds in which its samples are prepared and sent; least_s: the most of these seconds. A
+ * thread prepares the samples of the next step beside the ops, so they are a lower bound of the step. The
+ * last run measured the seconds to prepare a sample (cost.h); 0: not measured. */
 struct dlb_feed_load {
 	double *bytes, *copy_s, *ready_s, least_s;
 };
