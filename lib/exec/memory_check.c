@@ -95,13 +95,6 @@ static int compare(void *ctx, struct dlb_error *err)
 	return rc;
 }
 
-static int nothing(void *ctx, struct dlb_error *err)
-{
-	(void)ctx;
-	(void)err;
-	return 0;
-}
-
 int dlb_run_check_memory(struct run *r, struct dlb_error *err)
 {
 	double *measured = dlb_xcalloc(N_MEASURED * (size_t)r->job.plan.n_nodes, sizeof *measured);
@@ -114,7 +107,7 @@ int dlb_run_check_memory(struct run *r, struct dlb_error *err)
 		r->job.need[i] = (struct dlb_memory_need){ measured[N_MEASURED * i + NEED_BYTES],
 							   measured[N_MEASURED * i + OWN_BYTES] };
 	/* rank 0 compares; its search for a plan that fits takes an unknown time */
-	rc = dlb_run_on_disk(r, rc, r->rank ? nothing : compare, &work, err);
+	rc = dlb_run_on_disk(r, rc, r->rank ? NULL : compare, &work, err);
 	free(measured);
 	return rc;
 }

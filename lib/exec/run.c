@@ -72,7 +72,7 @@ static int no_work(void *ctx, struct dlb_error *err)
 int dlb_run_on_disk(struct run *r, int rc, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
 		    struct dlb_error *err)
 {
-	const int now = dlb_comm_await_all(r->comm, rc ? no_work : work, ctx, err);
+	const int now = dlb_comm_await_all(r->comm, rc || !work ? no_work : work, ctx, err);
 
 	return rc || now ? -1 : 0;
 }

@@ -121,8 +121,8 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
 /* Seals the pending copy of the state if it is complete; wait: waits until it is. Called before the sum of a
  * step. -1: the comm broke. */
 int dlb_run_settle_copy(struct run *r, bool wait, struct dlb_error *err);
-/* Collective. Runs `work`, which reads or writes files, on each rank where rc is 0. The disk of one rank may
- * take longer than --timeout. -1: rc was not 0, or the work failed on this rank and filled err. */
+/* Collective. Runs `work` (NULL: none), which reads or writes files, on each rank where rc is 0. The disk of
+ * one rank may take longer than --timeout. -1: rc was not 0, or the work failed on this rank and filled err. */
 int dlb_run_on_disk(struct run *r, int rc, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
 		    struct dlb_error *err);
 /* Steps from start to limit, for the progress line; 0: unknown. */

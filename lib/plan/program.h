@@ -203,7 +203,7 @@ static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b)
 enum dlb_kept { DLB_KEPT_WHOLE, DLB_KEPT_IN_BUFFER, DLB_KEPT_IN_PLACE };
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
-	int n_prologue, n_loop;		/* 0 and n_instr: prologue and epilogue are not stored */
+	int n_loop; /* n_instr when the instructions were emitted: those of one iteration */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most bytes alive at once */
 	/* the part of state_bytes for weights, their copies and packed forms, running statistics,

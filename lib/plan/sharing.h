@@ -35,7 +35,7 @@ struct dlb_sharing_options {
 	  "average this share of the weights with two neighbours instead of summing gradients", \
 	  &(o)->gossip_given, 0, 1 }, \
 	{ 0, "param-server", DLB_OPT_STR, &(o)->param_server, "NODE", \
-	  "node that holds the weights; replicas push gradients to it and pull weights; none: no server", \
+	  "node that holds the weights: replicas push theirs to it and pull the mean; none: no server", \
 	  NULL, 0, 0 }, \
 	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", \
 	  "steps from one mean of all replicas to the next (gossip 25, sorted 2; server 1)", \

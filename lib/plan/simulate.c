@@ -136,8 +136,11 @@ static void advance(struct sim *s, int node)
 			} else if (in->verb == DLB_COLLECTIVE &&
 				   (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ||
 				    in->what == DLB_RUN_TRUST)) {
-				if (s->g->async ? dlb_sim_norm_of_step(s, node, in) :
-						  dlb_sim_norm(s, node, in->what == DLB_RUN_TRUST))
+				if (!s->g->async) {
+					dlb_sim_norm(s, node, in->what == DLB_RUN_TRUST);
+					return;
+				}
+				if (dlb_sim_norm_of_step(s, node, in))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE && in->what != DLB_RUN_STEP_END) {
 				if (dlb_sim_meet_others(s, node, in))

@@ -127,9 +127,9 @@ void dlb_sim_release_sums(struct sim *s);
 void dlb_sim_sum_ended(struct sim *s, struct sum *x, double now);
 /* A COLLECTIVE of the replicas. True if node is blocked; it continues at a later event. */
 bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in);
-/* The global norm, or K-FAC's trust region: a barrier. Returns true; the last node to arrive releases all
+/* The global norm, or K-FAC's trust region: a barrier. The node is blocked; the last one to arrive releases all
  * nodes by events. */
-bool dlb_sim_norm(struct sim *s, int node, bool trust);
+void dlb_sim_norm(struct sim *s, int node, bool trust);
 /* Asynchronous: the sum of squares starts when the last node has summed its own. True if node is blocked. */
 bool dlb_sim_norm_of_step(struct sim *s, int node, const struct dlb_instr *in);
 #endif

@@ -8,7 +8,7 @@
 
 /* ---- norms ---- */
 
-bool dlb_sim_norm(struct sim *s, int node, bool trust)
+void dlb_sim_norm(struct sim *s, int node, bool trust)
 {
 	struct sim_node *n = &s->node[node];
 	double t = trust ? 0 : dlb_sim_square_sum_s(s, node), end_s = 0;
@@ -17,7 +17,7 @@ bool dlb_sim_norm(struct sim *s, int node, bool trust)
 	n->wait_from = n->now;
 	n->stands = true;
 	if (++s->at_norm < s->g->n_nodes)
-		return true;
+		return;
 	s->at_norm = 0;
 	for (int i = 0; i < s->g->n_nodes; i++)
 		end_s = fmax(end_s, s->node[i].now);
@@ -30,7 +30,6 @@ bool dlb_sim_norm(struct sim *s, int node, bool trust)
 		x->pc++;
 		dlb_heap_push(&s->event, end_s, i * 4 + EV_NODE);
 	}
-	return true;
 }
 
 bool dlb_sim_norm_of_step(struct sim *s, int node, const struct dlb_instr *in)
