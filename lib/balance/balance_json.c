@@ -74,7 +74,7 @@ static json_t *write_best(const struct dlb_balance *b)
 		struct dlb_plan teams;
 		dlb_plan_init(&teams, 0, b->n_nodes);
 		dlb_balance_teams_set(&b->best_teams, &teams);
-		dlb_plan_write_teams(&teams, o);
+		dlb_plan_write_replicas(&teams, o);
 		dlb_plan_release(&teams);
 	}
 	return o;
@@ -275,7 +275,7 @@ static int read_best_teams(const struct dlb_ref *best, struct dlb_balance *b, st
 	struct dlb_plan teams;
 
 	dlb_plan_init(&teams, 0, b->n_nodes);
-	int rc = dlb_plan_read_teams(best, &teams, err);
+	int rc = dlb_plan_read_replicas(best, &teams, err);
 	if (!rc)
 		b->best_teams = dlb_balance_teams_of(&teams, &b->arena);
 	dlb_plan_release(&teams);

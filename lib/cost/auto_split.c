@@ -146,7 +146,7 @@ static int descending(const void *a, const void *b)
 /* Fraction of a node's memory that one shard may use; the rest is left for other ops. */
 static const double most_of_a_node = 0.9;
 
-static void split_what_does_not_fit(struct split_search *s, int n_state)
+static void split_too_large(struct split_search *s, int n_state)
 {
 	const int n = s->cl->n_nodes;
 	double *memory = dlb_xcalloc((size_t)n + 1, sizeof *memory);
@@ -338,7 +338,7 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 	s.n_sure = list->n;
 	if (!dlb_cost_estimate(&c, &g, p, cl, err)) {
 		s.fastest = dlb_cost_fastest_nodes(&c, a);
-		split_what_does_not_fit(&s, n_state);
+		split_too_large(&s, n_state);
 		find_alike(&s);
 		shorten(&s, list);
 		rc = 0;

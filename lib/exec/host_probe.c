@@ -20,7 +20,7 @@
 #define LAST_S 0.5			/* time for an mpiexec to end after SIGTERM */
 
 /* The probe of one host. pid: of its mpiexec; 0: it has ended. again: this is the second attempt. */
-struct asked {
+struct probed_host {
 	const struct dlb_host *host;
 	pid_t pid;
 	int messages;
@@ -38,12 +38,13 @@ struct question {
 struct dlb_host_probe {
 	char *folder; int lock;		/* run_folder.h */
 	struct question question;
-	struct asked *host; int n;
+	struct probed_host *host;
+	int n;
 	double start_s;
 };
 
 /* Starts the process for a host. -1 with err. */
-static int ask(const struct dlb_host_probe *p, struct asked *a, struct dlb_error *err)
+static int ask(const struct dlb_host_probe *p, struct probed_host *a, struct dlb_error *err)
 {
 	const struct question *q = &p->question;
 	struct dlb_mpiexec m = {
@@ -75,7 +76,7 @@ static int ask(const struct dlb_host_probe *p, struct asked *a, struct dlb_error
  * ompi.HOST.UID. A process that ends may remove it while another process is about to make its own folder in
  * it; the second process then fails, although the host works. A single connection may be refused, too.
  * Returns whether a second attempt was started. */
-static bool ask_again(const struct dlb_host_probe *p, struct asked *a)
+static bool ask_again(const struct dlb_host_probe *p, struct probed_host *a)
 {
 	struct dlb_error ignored;
 
@@ -114,7 +115,7 @@ struct dlb_host_probe *dlb_host_probe_new(const char *tool, const struct dlb_hos
 }
 
 /* Sets a->why to the first line that gives a reason; mpiexec prints a line of dashes before it. */
-static void read_reason(struct asked *a)
+static void read_reason(struct probed_host *a)
 {
 	char text[4096], *rest, *line;
 	const ssize_t n = pread(a->messages, text, sizeof text - 1, 0);
@@ -128,7 +129,7 @@ static void read_reason(struct asked *a)
 }
 
 /* Ends the mpiexec of a probe, which removes its own files and ends its daemons. */
-static void end(struct asked *a)
+static void end(struct probed_host *a)
 {
 	dlb_process_end(a->pid, LAST_S);
 	a->pid = 0;
@@ -140,7 +141,7 @@ bool dlb_host_probe_poll(struct dlb_host_probe *p)
 	bool all = true;
 
 	for (int i = 0; i < p->n; i++) {
-		struct asked *a = &p->host[i];
+		struct probed_host *a = &p->host[i];
 		int status = 1;
 
 		if (!a->pid)

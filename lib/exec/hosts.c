@@ -181,7 +181,7 @@ static int run_mpiexec(const struct dlb_hosts_job *j, const char *self, const ch
 
 	if (pipe(messages))
 		return dlb_fail(err, NULL, "cannot make a pipe: %s", strerror(errno));
-	m.unused = messages[0];
+	m.close_fd = messages[0];
 	m.err = messages[1];
 	dlb_mpiexec_add_hosts(&m, j->host, j->n_ranks, hostfile, false);
 	dlb_mpiexec_add(&m, self);

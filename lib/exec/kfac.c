@@ -313,7 +313,7 @@ void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group)
 
 double dlb_kfac_damping(const struct dlb_kfac *k) { return k->damping; }
 
-void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool factored)
+void dlb_kfac_set_received(struct dlb_kfac *k, int update, int factor, int group, bool factored)
 {
 	layer_of(k, update)->f[factor].factored[group] = factored;
 }

@@ -44,7 +44,7 @@ void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group);
 double dlb_kfac_damping(const struct dlb_kfac *k);
 /* Tells k the form of the sum that the exchange has returned. factored: its Cholesky factor
  * (dlb_sum_tensor.as_factor); else the sum itself. */
-void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool factored);
+void dlb_kfac_set_received(struct dlb_kfac *k, int update, int factor, int group, bool factored);
 
 /* ---- for checkpoints and reports ---- */
 /* Tensor i, from 0, of the averages (each replica's own) and inverses; false: no more tensors. */

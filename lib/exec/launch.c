@@ -167,7 +167,7 @@ static pid_t start(const struct dlb_launch *l, const char *folder, const char *i
 		goto out;
 	}
 	m.err = pipes[1];
-	m.unused = pipes[0];
+	m.close_fd = pipes[0];
 	dlb_process_adopt();
 	const int result = m.out;
 	m.out = result < 0 ? pipes[1] : result;
@@ -215,7 +215,7 @@ out:
 	free(in_path);
 	free(out_path);
 	*end = e.end;
-	e.end.node = NULL;
+	e.end.lost_node = NULL;
 	dlb_ranks_release(&e);
 	return rc;
 }

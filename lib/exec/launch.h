@@ -34,10 +34,10 @@
 
 /* How the ranks of one start ended. */
 struct dlb_launch_end {
-	/* The nodes whose loss ended the ranks. node: [n_ranks] lost; n: their number, 0: the ranks ended for
-	 * another reason; first: the first lost node */
-	bool *node; int n;
-	int first;
+	/* The nodes whose loss ended the ranks: [n_ranks]; their number, 0: the ranks ended for another reason;
+	 * the first of them */
+	bool *lost_node;
+	int n_lost, first;
 	int64_t step;			/* steps done, as last reported; -1: not reported */
 	bool silent;			/* a heartbeat reported the loss: the host may be cut off */
 	double notice_s;		/* from the last sign of life to lost_s; NAN: not known */

@@ -47,14 +47,14 @@ static void lose(struct dlb_ranks *e, int r, double notice_s)
 {
 	struct dlb_launch_end *l = &e->end;
 
-	if (r < 0 || r >= e->l->n_ranks || l->node[r])
+	if (r < 0 || r >= e->l->n_ranks || l->lost_node[r])
 		return;
-	if (!l->n++) {
+	if (!l->n_lost++) {
 		l->first = r;
 		l->lost_s = dlb_clock_s();
 		l->notice_s = notice_s;
 	}
-	l->node[r] = true;
+	l->lost_node[r] = true;
 }
 
 /* Passes on a worker's error line. The line names the rank that its writer has not heard; that rank may
@@ -433,14 +433,14 @@ void dlb_ranks_init(struct dlb_ranks *e, const struct dlb_launch *l)
 				.first_step = -1, .step = -1, .end.notice_s = NAN,
 				.end.trains_s = NAN, .end.paused_step = -1 };
 	e->rank = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->rank);
-	e->end.node = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->end.node);
+	e->end.lost_node = dlb_xcalloc((size_t)l->n_ranks, sizeof *e->end.lost_node);
 	dlb_status_line_open(&e->shown, stderr, l->tool, l->quiet, l->verbose);
 }
 
 void dlb_launch_end_release(struct dlb_launch_end *end)
 {
-	free(end->node);
-	end->node = NULL;
+	free(end->lost_node);
+	end->lost_node = NULL;
 }
 
 void dlb_ranks_release(struct dlb_ranks *e)
@@ -486,7 +486,7 @@ static int only_silent_rank(const struct dlb_ranks *e)
 static void tell_events(const struct dlb_ranks *e)
 {
 	for (int r = 0; r < e->l->n_ranks; r++)
-		if (e->end.node[r])
+		if (e->end.lost_node[r])
 			dlb_events_happened(e->l->events, "lost", r, e->step, e->end.why.what);
 }
 
@@ -500,7 +500,7 @@ int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 		return -1;
 	}
 	if (e->ended && e->done) {
-		e->end.n = 0;
+		e->end.n_lost = 0;
 		if (!e->l->quiet)
 			fprintf(stderr,
 				"%s: the result is complete; a rank did not end after it, and was killed\n",
@@ -514,13 +514,13 @@ int dlb_ranks_verdict(struct dlb_ranks *e, int status, struct dlb_error *err)
 		return -1;
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-		e->end.n = 0;
+		e->end.n_lost = 0;
 		return 0;
 	}
 	mpiexec_failed(e, status, err);
-	if (!e->end.n)
+	if (!e->end.n_lost)
 		lose(e, e->lost_rank >= 0 || WIFSIGNALED(status) ? e->lost_rank : only_silent_rank(e), NAN);
-	e->end.unnamed = !e->end.n && (WIFSIGNALED(status) || (!e->ready && WEXITSTATUS(status) > 128));
+	e->end.unnamed = !e->end.n_lost && (WIFSIGNALED(status) || (!e->ready && WEXITSTATUS(status) > 128));
 	e->end.why = *err;
 	tell_events(e);
 	dlb_alarm_hint(e->l->checkpoint, err);

@@ -182,7 +182,7 @@ void dlb_metrics_put(struct dlb_metrics *m, const struct dlb_metrics_now *now)
 
 bool dlb_metrics_failed(struct dlb_metrics *m, struct dlb_error *err)
 {
-	if (m->said || !dlb_latest_wrong(m->file, err))
+	if (m->said || !dlb_latest_failed(m->file, err))
 		return false;
 	return m->said = true;
 }

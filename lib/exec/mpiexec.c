@@ -117,8 +117,8 @@ static void become_mpiexec(const struct dlb_mpiexec *m, const char **argv, pid_t
 	if (getppid() != parent)
 		_exit(2);
 	setpgid(0, 0);
-	if (m->unused)
-		close(m->unused);
+	if (m->close_fd)
+		close(m->close_fd);
 	if (m->folder)
 		dlb_run_folder_record_launcher(m->folder);
 	if (in >= 0)

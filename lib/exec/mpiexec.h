@@ -14,7 +14,7 @@ struct dlb_mpiexec {
 	struct dlb_arena arena;
 	const char **word; int n, cap;	/* the command line after "mpiexec" */
 	int in, out, err;		/* its standard descriptors; in -1: none */
-	int unused;			/* a descriptor that it must not inherit; 0: none */
+	int close_fd; /* a descriptor that it must not inherit; 0: none */
 	const char *folder; /* the run's (run_folder.h), which records mpiexec's process id; NULL: none */
 	const char *temporary;		/* its TMPDIR; NULL: this process's */
 	const char *mark;		/* prefix of the line that reports a failed start; NULL: none */

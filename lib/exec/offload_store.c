@@ -192,7 +192,7 @@ bool dlb_offload_store_is_in(const struct dlb_offload_store *s, const void *p, c
 	return memory ? r && r->memory == dlb_offload_memory(s->cluster, s->node, memory) : !r;
 }
 
-bool dlb_offload_store_give(struct dlb_offload_store *s, const void *p)
+bool dlb_offload_store_release_room(struct dlb_offload_store *s, const void *p)
 {
 	struct region *r = s && p ? region_of(s, p) : NULL;
 

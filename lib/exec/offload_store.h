@@ -26,7 +26,7 @@ void dlb_offload_store_free(struct dlb_offload_store *s); /* with all its tensor
 void *dlb_offload_store_alloc(struct dlb_offload_store *s, const char *memory, size_t bytes, const char *name,
 			      struct dlb_error *err);
 /* Frees the room at p; false: p is not in this store. s may be NULL. */
-bool dlb_offload_store_give(struct dlb_offload_store *s, const void *p);
+bool dlb_offload_store_release_room(struct dlb_offload_store *s, const void *p);
 /* Whether p is in the memory called `memory`; memory NULL: in no memory of the store. s may be NULL. */
 bool dlb_offload_store_is_in(const struct dlb_offload_store *s, const void *p, const char *memory);
 bool dlb_offload_store_has(const struct dlb_offload_store *s, const void *p);

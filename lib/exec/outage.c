@@ -168,7 +168,7 @@ char *dlb_outage_happened(struct dlb_outage *o, struct dlb_launch_end *end)
 	const char *why;
 
 	for (int h = 0; h < o->n_hosts; h++) {
-		const bool suspect = (end->silent && has_only(o, h, end->node)) ||
+		const bool suspect = (end->silent && has_only(o, h, end->lost_node)) ||
 				     !strcmp(end->lost_host, host_at(o, h)->name) ||
 				     !strcmp(end->lost_host, host_at(o, h)->address);
 
@@ -185,15 +185,15 @@ char *dlb_outage_happened(struct dlb_outage *o, struct dlb_launch_end *end)
 		o->host[h].lost = true;
 		snprintf(o->host[h].why, sizeof o->host[h].why, "%s", why);
 		for (int i = 0; i < o->options.n; i++) {
-			end->n += host_of(o, i) == h && !end->node[i];
-			end->node[i] |= host_of(o, i) == h;
+			end->n_lost += host_of(o, i) == h && !end->lost_node[i];
+			end->lost_node[i] |= host_of(o, i) == h;
 		}
 		add_line(o, h, &line);
 	}
 	stop_asking(o);
 	free(limit_s);
 	for (int i = 0; i < o->options.n; i++)
-		if (end->node[i])
+		if (end->lost_node[i])
 			lose(o, i, dlb_clock_s());
 	set_places(o);
 	return line;

@@ -104,5 +104,5 @@ void dlb_prepare_offload_release(struct dlb_engine *e)
 {
 	for (int k = 0; e->offloaded && k < e->np->n_places; k++)
 		if (e->offloaded[k] && e->offloaded[k]->own)
-			dlb_offload_store_give(e->store, e->offloaded[k]->far[0]);
+			dlb_offload_store_release_room(e->store, e->offloaded[k]->far[0]);
 }

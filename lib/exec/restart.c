@@ -97,10 +97,10 @@ static void keep_losses(struct restarts *s, const struct dlb_launch *l, const st
 			const bool *told)
 {
 	for (int i = 0; i < l->n_ranks; i++) {
-		const char *reason = end->node[i] ? dlb_outage_reason(s->outage, i) : NULL;
+		const char *reason = end->lost_node[i] ? dlb_outage_reason(s->outage, i) : NULL;
 		char *host, *cause;
 
-		if (!end->node[i])
+		if (!end->lost_node[i])
 			continue;
 		host = reason ? dlb_xprintf("lost host %s: %s", dlb_outage_home(s->outage, i)->name, reason) :
 				NULL;
@@ -166,7 +166,7 @@ static int go_on(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 	} else {
 		rc = 0;
 		say(s, line, text);
-		for (l->lost = 0; !end->node[l->lost];)
+		for (l->lost = 0; !end->lost_node[l->lost];)
 			l->lost++;
 		l->lost = end->first >= 0 ? end->first : l->lost;
 		l->lost_s = s->lost_s;
@@ -186,14 +186,14 @@ static bool survive(struct restarts *s, struct dlb_launch *l, struct dlb_doc *do
 	int rc = -1;
 
 	before = dlb_xcalloc((size_t)l->n_ranks + 1, sizeof *before);
-	memcpy(told, end->node, (size_t)l->n_ranks * sizeof *told);
+	memcpy(told, end->lost_node, (size_t)l->n_ranks * sizeof *told);
 	memcpy(before, lost, (size_t)l->n_ranks * sizeof *before);
-	end->first = end->n ? end->first : -1;
-	end->lost_s = end->n ? end->lost_s : dlb_clock_s();
+	end->first = end->n_lost ? end->first : -1;
+	end->lost_s = end->n_lost ? end->lost_s : dlb_clock_s();
 	hosts = dlb_outage_happened(s->outage, end);
 	for (int i = 0; i < l->n_ranks; i++)
-		any |= end->node[i] && !before[i];
-	if (end->n) {
+		any |= end->lost_node[i] && !before[i];
+	if (end->n_lost) {
 		s->lost_s = end->lost_s;
 		keep_losses(s, l, end, told);
 		rc = go_on(s, l, doc, end, any, hosts, err);
@@ -282,14 +282,14 @@ static bool again(struct restarts *s, struct dlb_launch *l, struct dlb_doc *doc,
 		return !*rc;
 	}
 	/* an empty err: a rank has printed the line */
-	if (!*rc || !s->command->exec.replan || told_to_stop(l) || (!end->n && !err->what[0]))
+	if (!*rc || !s->command->exec.replan || told_to_stop(l) || (!end->n_lost && !err->what[0]))
 		return false;
-	if (!end->n && !end->unnamed && !l->host)
+	if (!end->n_lost && !end->unnamed && !l->host)
 		return false;
-	if (end->n || l->host) {
+	if (end->n_lost || l->host) {
 		const bool goes_on = survive(s, l, doc, end, err);
 
-		if (goes_on || end->n)
+		if (goes_on || end->n_lost)
 			return goes_on;
 	}
 	return try_again(s, l, end);

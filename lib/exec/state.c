@@ -53,7 +53,7 @@ static void *take_over(struct dlb_backend *be, void **before, const char *name, 
 
 static void release_slot(struct dlb_state *s, void *p)
 {
-	if (!dlb_offload_store_give(s->store, p))
+	if (!dlb_offload_store_release_room(s->store, p))
 		s->be->ops->free(s->be, p);
 }
 

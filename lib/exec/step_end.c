@@ -46,7 +46,7 @@ static int weights_finite(const struct run *r, struct dlb_engine *e, int64_t ste
 /* Whether this rank wants the run to end: a signal came, or a file that it writes cannot be written. */
 static bool wants_end(const struct run *r)
 {
-	return (r->o->stop && *r->o->stop) || dlb_lines_wrong(r->lines, NULL) ||
+	return (r->o->stop && *r->o->stop) || dlb_lines_failed(r->lines, NULL) ||
 	       dlb_watch_wrong(r->watch, NULL);
 }
 

@@ -213,7 +213,7 @@ void dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row)
 
 int dlb_step_log_wrong(const struct dlb_step_log *l, struct dlb_error *err)
 {
-	return dlb_lines_wrong(l->lines, err);
+	return dlb_lines_failed(l->lines, err);
 }
 
 int dlb_step_log_drain(struct dlb_step_log *l, struct dlb_error *err)

@@ -63,7 +63,7 @@ static void find_scores(struct dlb_eval *e)
 }
 
 /* Number of replicas that evaluate: all if each has a share of the weights, else one. */
-static int n_sides(const struct dlb_job *j)
+static int n_evaluating(const struct dlb_job *j)
 {
 	return j->plan.sharing.zero == 3 && j->plan.n_replicas > 1 ? j->plan.n_replicas : 1;
 }
@@ -71,7 +71,7 @@ static int n_sides(const struct dlb_job *j)
 /* Sets the replicas of the evaluation, which gather the weights that training divides. */
 static void join_replicas(struct dlb_eval *e, const struct dlb_job *j)
 {
-	const size_t R = (size_t)n_sides(j), n = (size_t)j->plan.n_nodes;
+	const size_t R = (size_t)n_evaluating(j), n = (size_t)j->plan.n_nodes;
 	int *flat = dlb_xcalloc(R * n, sizeof *flat);
 	bool *gathered = dlb_arena_array(&e->plan.arena, (size_t)e->graph.n_tensors + 1, sizeof *gathered);
 
@@ -92,7 +92,7 @@ static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_err
 
 	dlb_plan_init(&e->plan, g->n_ops, j->plan.n_nodes);
 	e->plan.graph = g;
-	e->plan.batch = n_sides(j) * e->batch;
+	e->plan.batch = n_evaluating(j) * e->batch;
 	e->plan.micro_batches = 1;
 	for (int i = 0; i < g->n_ops; i++)
 		e->plan.placement[i] = j->plan.placement[e->op_of[i]];
@@ -106,7 +106,7 @@ static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_err
 					x->name);
 	}
 	dlb_schedule_order(&e->plan, NULL, &dlb_schedules[0], NULL);
-	if (n_sides(j) > 1)
+	if (n_evaluating(j) > 1)
 		join_replicas(e, j);
 	return 0;
 }
@@ -137,7 +137,8 @@ int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node,
 	size[0] = e->batch;
 	size[1] = e->count % e->batch;
 	for (e->n = 0; e->n < 2 && size[e->n]; e->n++)
-		if (dlb_program_compile(&e->plan, NULL, n_sides(j) * size[e->n], 0, &e->program[e->n], err))
+		if (dlb_program_compile(&e->plan, NULL, n_evaluating(j) * size[e->n], 0, &e->program[e->n],
+					err))
 			goto bad;
 	*out = e;
 	return 0;

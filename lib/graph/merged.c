@@ -200,7 +200,7 @@ static void split_named(struct merging *m, int t)
 		for (int k = 0; k < g->op[i].n_in; k++) {
 			if (g->op[i].in[k] != t || !g->op[i].n_uses || uses(&g->op[i], m->listed[t]))
 				continue;
-			if (dlb_role_is_spelt_group_norm(&m->roles, &g->op[i], t)) {
+			if (dlb_role_is_decomposed_group_norm(&m->roles, &g->op[i], t)) {
 				part_from_ones(m, i, k);
 				continue;
 			}
@@ -211,8 +211,8 @@ static void split_named(struct merging *m, int t)
 			for (int s = r; s < end; s++)		/* redirects all readers of t that use p */
 				for (int n = 0; n < g->op[g->reader[s]].n_in; n++)
 					if (g->op[g->reader[s]].in[n] == t && uses(&g->op[g->reader[s]], p) &&
-					    !dlb_role_is_spelt_group_norm(&m->roles, &g->op[g->reader[s]],
-									  t) &&
+					    !dlb_role_is_decomposed_group_norm(&m->roles,
+									       &g->op[g->reader[s]], t) &&
 					    !uses(&g->op[g->reader[s]], m->listed[t]))
 						redirect(m, g->reader[s], n, c);
 			m->place[p] = c;

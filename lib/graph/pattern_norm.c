@@ -42,7 +42,7 @@ static int reduced_axis(const struct dlb_graph *g, int i)
 }
 
 /* Is t = x - ReduceMean(x)? Sets n->x and n->axis. */
-static bool is_deviation(struct dlb_match *m, int t, struct norm *n)
+static bool is_centred(struct dlb_match *m, int t, struct norm *n)
 {
 	const int sub = dlb_match_op(m, t, "Sub"),
 		  mean = sub < 0 ? -1 : dlb_match_op(m, m->g->op[sub].in[1], "ReduceMean");
@@ -71,7 +71,7 @@ static bool is_same_deviation(struct dlb_match *m, int of, int d, const struct n
 {
 	struct norm same;
 
-	return of == d || (is_deviation(m, of, &same) && same.x == n->x && same.axis == n->axis);
+	return of == d || (is_centred(m, of, &same) && same.x == n->x && same.axis == n->axis);
 }
 
 /* If t = ReduceMean(v ^ 2) + epsilon, returns v and sets n->axis and n->epsilon; else -1. */
@@ -127,7 +127,7 @@ static bool fits(struct dlb_match *m, int d, int of, struct norm *n)
 		n->x = d;
 		return of == d;
 	}
-	return of >= 0 && is_deviation(m, d, n) && n->axis == axis && is_same_deviation(m, of, d, n);
+	return of >= 0 && is_centred(m, d, n) && n->axis == axis && is_same_deviation(m, of, d, n);
 }
 
 /* Is op i d / Sqrt(...), or d * (1 / Sqrt(...))? */

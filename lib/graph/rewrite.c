@@ -422,7 +422,7 @@ bool dlb_graph_is_output(const struct dlb_graph *g, int t)
 }
 
 int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct dlb_desc *d, const void *data,
-			   const int64_t *value_mul)
+			   const int64_t *data_mul)
 {
 	const size_t bytes = dlb_desc_bytes(d), count = (size_t)dlb_desc_count(d);
 	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, base), DLB_T_CONSTANT);
@@ -436,9 +436,9 @@ int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct d
 	for (int i = 0; i < d->n_dims; i++)
 		x->dim[i] = (struct dlb_dim){ 0, d->dim[i] };
 	x->data = copy;
-	if (value_mul) {
+	if (data_mul) {
 		int64_t *mul = dlb_arena_array(&g->arena, count ? count : 1, sizeof *mul);
-		memcpy(mul, value_mul, count * sizeof *mul);
+		memcpy(mul, data_mul, count * sizeof *mul);
 		x->data_mul = mul;
 	}
 	return t;

@@ -56,9 +56,9 @@ void dlb_graph_forget_names(struct dlb_graph *g);	/* to be called after ops or t
 /* Makes all readers of tensor `from` (and the graph's outputs, if outputs_too) read `to` instead. */
 void dlb_graph_replace(struct dlb_graph *g, int from, int to, bool outputs_too);
 bool dlb_graph_is_output(const struct dlb_graph *g, int t);
-/* Adds a constant; copies its data into g's arena. value_mul may be NULL. Returns its id. */
+/* Adds a constant; copies its data into g's arena. data_mul may be NULL. Returns its id. */
 int dlb_graph_add_constant(struct dlb_graph *g, const char *base, const struct dlb_desc *d, const void *data,
-			   const int64_t *value_mul);
+			   const int64_t *data_mul);
 /* Adds and infers a forward op with one output, a new tensor. The op's name is s->name, made unique. Returns
  * the output's id, -1 with err. */
 int dlb_graph_add_forward(struct dlb_graph *g, const struct dlb_op_spec *s, struct dlb_error *err);

@@ -219,7 +219,7 @@ static bool is_added(const struct dlb_roles *r, const struct dlb_op *o, int k, i
 /* -- normalizations -- */
 
 /* Is t the deviation or 1 / deviation: a root or norm of a reduction? */
-static bool is_deviation(const struct dlb_graph *g, int t)
+static bool is_standard_deviation(const struct dlb_graph *g, int t)
 {
 	static const char *const on[] = { "Reciprocal", "Add",    "Max", "Clip", "Cast",
 					  "Identity",   "Expand", "Div", NULL };
@@ -263,11 +263,11 @@ static bool is_normalized(const struct dlb_roles *r, int t, bool scaled)
 	if (is_type(o, ready))
 		return true;
 	if (!strcmp(o->type, "Div") && o->n_in == 2)
-		return is_deviation(g, o->in[1]);
+		return is_standard_deviation(g, o->in[1]);
 	if (strcmp(o->type, "Mul") || o->n_in != 2)
 		return false;
 	for (int k = 0; k < 2; k++)
-		if (is_deviation(g, o->in[k]) ||
+		if (is_standard_deviation(g, o->in[k]) ||
 		    (scaled && is_weight(r, o->in[k]) && is_normalized(r, o->in[1 - k], false)))
 			return true;
 	return false;
@@ -286,7 +286,7 @@ static bool uses_the_same(const struct dlb_op *a, const struct dlb_op *b)
 	       !memcmp(a->uses, b->uses, (size_t)a->n_uses * sizeof *a->uses);
 }
 
-bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int x)
+bool dlb_role_is_decomposed_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int x)
 {
 	const struct dlb_graph *g = r->g;
 	const struct dlb_op *before = o->n_in ? producer(g, o->in[0]) : NULL;
@@ -351,8 +351,10 @@ static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k,
 
 	for (int i = 0; i < DLB_LEN(takes); i++)
 		if (!strcmp(o->type, takes[i].type) && takes[i].operands >> k & 1)
-			return dlb_role_is_spelt_group_norm(r, o, x) ? NULL
-				: dlb_arena_printf(&g->arena, "operand %d of %s '%s'", k, o->type, o->name);
+			return dlb_role_is_decomposed_group_norm(r, o, x) ?
+				       NULL :
+				       dlb_arena_printf(&g->arena, "operand %d of %s '%s'", k, o->type,
+							o->name);
 	if (k < 2 && (is_type(o, products) || dlb_graph_is_structure(o->type, o->domain))) {
 		if (dlb_role_count(g, x) == 1 || !multiplies(r, o, k))
 			return NULL;

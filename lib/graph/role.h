@@ -43,7 +43,7 @@ bool dlb_role_is_preprocessing(struct dlb_roles *r, int t);
 /* Is t uniform and read by InstanceNormalization o after a Reshape, as part of a decomposed
  * GroupNormalization? The scale and bias of that vertex are ones and zeros; those of the GroupNormalization
  * are applied later, perhaps after a Reshape. */
-bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int t);
+bool dlb_role_is_decomposed_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int t);
 /* Is t only added to attention's scores before Softmax, like a mask? */
 bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t);
 /* Is t a mask: a matrix of zero and one other number, or with numbers beyond 1e30, that no vertex reads as a

@@ -51,7 +51,7 @@ static int missing_norms(const struct dlb_graph *g, const char **name)
 
 /* The number of convolutions whose bias the legacy exporter made, which gives folded weights a number
  * ("onnx::Conv_203"); 0 if a convolution has no bias, or if a BatchNormalization remains. */
-static int merged_norms(const struct dlb_graph *g)
+static int convs_with_merged_norms(const struct dlb_graph *g)
 {
 	int convs = 0, biased = 0, norms = 0, merged = 0;
 
@@ -70,7 +70,7 @@ static void folded_norms(struct warning_list *l)
 {
 	const char *name = "";
 	const int missing = l->g->training ? missing_norms(l->g, &name) : 0,
-		  merged = missing ? 0 : merged_norms(l->g);
+		  merged = missing ? 0 : convs_with_merged_norms(l->g);
 
 	if (missing)
 		say(l,

@@ -217,7 +217,7 @@ static void outline_all(const struct dlb_replicas_task *t, struct divisions *d)
 			outline_s = dlb_outline_s(&s, &x->way);
 			dlb_draft_keep_outline(t->p, hash, outline_s);
 		}
-		x->estimate_s = outline_s * dlb_draft_took(t->p, hash);
+		x->estimate_s = outline_s * dlb_draft_ratio(t->p, hash);
 	}
 	dlb_outline_release(&s);
 }

@@ -200,7 +200,7 @@ double dlb_draft_best_s(const struct dlb_problem *p)
 	return best_s;
 }
 
-double dlb_draft_took(const struct dlb_problem *p, uint64_t division)
+double dlb_draft_ratio(const struct dlb_problem *p, uint64_t division)
 {
 	/* a larger ratio comes from scarce memory, which other drafts may not lack */
 	static const double SCARCE = 1.5;

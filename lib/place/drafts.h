@@ -62,7 +62,7 @@ double dlb_draft_least_s(const struct dlb_problem *p, uint64_t division);
 double dlb_draft_best_s(const struct dlb_problem *p);
 /* The least ratio of step to outline over the division's drafts; if it has none, over all drafts with other
  * numbers of micro-batches; 1 if there are none either. */
-double dlb_draft_took(const struct dlb_problem *p, uint64_t division);
+double dlb_draft_ratio(const struct dlb_problem *p, uint64_t division);
 /* The outline of a draft; NAN: it is not known. */
 double dlb_draft_outline_s(const struct dlb_problem *p, uint64_t division);
 void dlb_draft_keep_outline(const struct dlb_problem *p, uint64_t division, double outline_s);

@@ -143,7 +143,7 @@ static void write_offload(const struct dlb_plan *p, json_t *o)
 
 /* A row ends with its last node, as in [[0, 1], [2, 3]]. -1 stands for a node of replica 0 that does
  * nothing. */
-void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o)
+void dlb_plan_write_replicas(const struct dlb_plan *p, json_t *o)
 {
 	json_t *rows = json_array(), *power = json_array();
 	int n = 0;
@@ -163,7 +163,7 @@ void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o)
 
 static void write_replicas(const struct dlb_plan *p, json_t *o)
 {
-	dlb_plan_write_teams(p, o);
+	dlb_plan_write_replicas(p, o);
 	dlb_sharing_write(&p->sharing, o);
 	dlb_advice_write(p, o);
 }
@@ -536,7 +536,7 @@ static int read_row(const struct dlb_ref *row, struct dlb_plan *p, int *replica,
 	return 0;
 }
 
-int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+int dlb_plan_read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
 	struct dlb_ref rows = { .v = NULL }, power = { .v = NULL };
 	int n = 0, n_power = 0, rc = 0;
@@ -579,7 +579,7 @@ int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_
 
 static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
-	return dlb_sharing_read(r, &p->sharing, err) || dlb_plan_read_teams(r, p, err) ? -1 : 0;
+	return dlb_sharing_read(r, &p->sharing, err) || dlb_plan_read_replicas(r, p, err) ? -1 : 0;
 }
 
 /* Keeps a rule given by the user; any other rule will be chosen again for the plan. */

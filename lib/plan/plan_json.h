@@ -15,6 +15,6 @@ int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_
 int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p,
 			  struct dlb_error *err);
 /* Members "replicas" and "power" of an object: the nodes of each replica, and their shares. */
-void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o);
-int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err);
+void dlb_plan_write_replicas(const struct dlb_plan *p, json_t *o);
+int dlb_plan_read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err);
 #endif

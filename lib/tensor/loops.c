@@ -5,8 +5,12 @@
 #include "tensor/loops.h"
 
 /* Types that a function takes. */
-enum shape_of_fn { NUMBERS, INTEGERS, REALS, COMPARES, LOGIC, SELECTS };
-static const struct { const char *name; int n_in; enum shape_of_fn shape; } functions[] = {
+enum class_of_fn { NUMBERS, INTEGERS, REALS, COMPARES, LOGIC, SELECTS };
+static const struct {
+	const char *name;
+	int n_in;
+	enum class_of_fn cls;
+} functions[] = {
 #define MAP(name, n, expr) { #name, n, NUMBERS },
 #define MAP_INT(name, n, expr) { #name, n, INTEGERS },
 #define MAP_FLOAT(name, n, expr) { #name, n, REALS },
@@ -19,22 +23,22 @@ static const struct { const char *name; int n_in; enum shape_of_fn shape; } func
 
 static bool types_fit(const struct dlb_map_desc *d, enum dlb_dtype *of)
 {
-	const enum shape_of_fn shape = functions[d->fn].shape;
+	const enum class_of_fn cls = functions[d->fn].cls;
 	const enum dlb_dtype in = d->in[0].dtype, out = d->out.dtype;
 
-	*of = shape == SELECTS ? out : in;
-	for (int i = shape == SELECTS; i < d->n_in; i++)
+	*of = cls == SELECTS ? out : in;
+	for (int i = cls == SELECTS; i < d->n_in; i++)
 		if (d->in[i].dtype != *of)
 			return false;
-	if (shape == SELECTS && in != DLB_BOOL)
+	if (cls == SELECTS && in != DLB_BOOL)
 		return false;
-	if ((shape == COMPARES || shape == LOGIC) ? out != DLB_BOOL : out != *of)
+	if ((cls == COMPARES || cls == LOGIC) ? out != DLB_BOOL : out != *of)
 		return false;
-	if (shape == LOGIC && in != DLB_BOOL)
+	if (cls == LOGIC && in != DLB_BOOL)
 		return false;
-	if ((shape == REALS && !dlb_dtype_is_float(*of)) || (shape == INTEGERS && !dlb_dtype_is_int(*of)))
+	if ((cls == REALS && !dlb_dtype_is_float(*of)) || (cls == INTEGERS && !dlb_dtype_is_int(*of)))
 		return false;
-	if (*of == DLB_BOOL && (shape == COMPARES || shape == LOGIC || shape == SELECTS))
+	if (*of == DLB_BOOL && (cls == COMPARES || cls == LOGIC || cls == SELECTS))
 		*of = DLB_U8;
 	return true;
 }

@@ -113,7 +113,7 @@ void dlb_latest_put(struct dlb_latest *l, const char *text, size_t n)
 	pthread_mutex_unlock(&l->lock);
 }
 
-int dlb_latest_wrong(struct dlb_latest *l, struct dlb_error *err)
+int dlb_latest_failed(struct dlb_latest *l, struct dlb_error *err)
 {
 	int rc;
 
@@ -150,7 +150,7 @@ int dlb_latest_free(struct dlb_latest *l, double wait_s, struct dlb_error *err)
 		return -1;
 	if (l->threaded)
 		pthread_join(l->thread, NULL);
-	rc = dlb_latest_wrong(l, err);
+	rc = dlb_latest_failed(l, err);
 	release(l);
 	return rc;
 }

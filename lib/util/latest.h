@@ -3,7 +3,7 @@
  *
  *     if (dlb_latest_new(&l, path, &err)) ...
  *     dlb_latest_put(l, text, n);			as often as wanted
- *     if (dlb_latest_wrong(l, &err)) ...		the newest write failed
+ *     if (dlb_latest_failed(l, &err)) ...		the newest write failed
  *     if (dlb_latest_free(l, 5, &err)) ...
  *
  * Readers see one whole content or the next: a regular file is replaced by rename (util/output.h), a device
@@ -20,7 +20,7 @@ int dlb_latest_new(struct dlb_latest **out, const char *path, struct dlb_error *
 /* text: n bytes, copied. */
 void dlb_latest_put(struct dlb_latest *l, const char *text, size_t n);
 /* -1 with err (may be NULL) if the newest write failed; a later one may succeed again. */
-int dlb_latest_wrong(struct dlb_latest *l, struct dlb_error *err);
+int dlb_latest_failed(struct dlb_latest *l, struct dlb_error *err);
 /* Waits at most wait_s seconds (rounded up to the next whole second) until the newest content is written. -1
  * with err (may be NULL) if it could not be written. l NULL: does nothing. */
 int dlb_latest_free(struct dlb_latest *l, double wait_s, struct dlb_error *err);

@@ -156,7 +156,7 @@ void dlb_lines_put(struct dlb_lines *l, const char *text, size_t n)
 	pthread_mutex_unlock(&l->lock);
 }
 
-int dlb_lines_wrong(struct dlb_lines *l, struct dlb_error *err)
+int dlb_lines_failed(struct dlb_lines *l, struct dlb_error *err)
 {
 	int rc;
 
@@ -178,7 +178,7 @@ int dlb_lines_drain(struct dlb_lines *l, struct dlb_error *err)
 	while (l->waiting.n || l->writing)
 		pthread_cond_wait(&l->idle, &l->lock);
 	pthread_mutex_unlock(&l->lock);
-	return dlb_lines_wrong(l, err);
+	return dlb_lines_failed(l, err);
 }
 
 void dlb_lines_free(struct dlb_lines *l, double wait_s)

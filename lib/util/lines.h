@@ -2,7 +2,7 @@
  *
  *     l = dlb_lines_new(fd, path);
  *     dlb_lines_put(l, "0.52\n", 5);				for each line
- *     if (dlb_lines_wrong(l, &err)) ...			a full disk is reported soon after
+ *     if (dlb_lines_failed(l, &err)) ...			a full disk is reported soon after
  *     if (dlb_lines_drain(l, &err)) ...			all are written, though not synced
  *     dlb_lines_free(l, 30);
  *
@@ -23,8 +23,8 @@ struct dlb_lines *dlb_lines_new(int fd, const char *path);
 void dlb_lines_put(struct dlb_lines *l, const char *text, size_t n);
 /* 0: no write has failed so far, or l is NULL; else -1 with err (may be NULL). Lines put after an error are
  * dropped. */
-int dlb_lines_wrong(struct dlb_lines *l, struct dlb_error *err);
-/* Waits, without limit, until all lines are written. Returns the same as dlb_lines_wrong. */
+int dlb_lines_failed(struct dlb_lines *l, struct dlb_error *err);
+/* Waits, without limit, until all lines are written. Returns the same as dlb_lines_failed. */
 int dlb_lines_drain(struct dlb_lines *l, struct dlb_error *err);
 /* Waits at most wait_s seconds (rounded up to the next whole second) until all lines are written; lines that
  * still wait then may be lost. l NULL: does nothing. */

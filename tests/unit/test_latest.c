@@ -82,9 +82,9 @@ static void check_failures(void)
 	MUST(dlb_latest_new(&l, path, &err));
 	MUST(rename(inner, away));
 	put(l, "lost");
-	for (int i = 0; i < 1000 && !dlb_latest_wrong(l, &err); i++)
+	for (int i = 0; i < 1000 && !dlb_latest_failed(l, &err); i++)
 		dlb_sleep_s(0.01);
-	assert(dlb_latest_wrong(l, &err));
+	assert(dlb_latest_failed(l, &err));
 	assert(HAS(err.what, "No such file"));
 	MUST(rename(away, inner));
 	put(l, "found");

@@ -55,8 +55,8 @@ static void came(struct dlb_sync_bucket *b, int i, bool factored)
 {
 	const int k = i / DLB_KFAC_FACTORS;
 
-	dlb_kfac_came(b->sync->d.kfac, b->from->op[k], i % DLB_KFAC_FACTORS, dlb_bucket_group(b->from, k),
-		      factored);
+	dlb_kfac_set_received(b->sync->d.kfac, b->from->op[k], i % DLB_KFAC_FACTORS,
+			      dlb_bucket_group(b->from, k), factored);
 }
 
 static void take(struct dlb_sync_bucket *b)

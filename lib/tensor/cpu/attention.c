@@ -32,12 +32,15 @@ _Static_assert((int)ATTENTION_MARGIN >= PANEL_MARGIN && (int)ATTENTION_ALIGN % A
 /* Offsets, in elements, of the arrays in a part's scratch: the head's keys and values packed for the
  * products, the block's queries and dy, its scores and their gradients, the slopes of the cap (0: none), the
  * block's band by keys. */
-struct attention_room { int64_t kt, vt, k, v, q, dy, s, g, slope, band; size_t bytes; };
+struct attention_scratch {
+	int64_t kt, vt, k, v, q, dy, s, g, slope, band;
+	size_t bytes;
+};
 /* ld: elements between score rows. */
 struct attention_part {
 	const struct dlb_attention_desc *d;
 	const struct dlb_run *run;
-	const struct attention_room *room;
+	const struct attention_scratch *room;
 	int64_t ld;
 	void *scratch;
 };
@@ -50,7 +53,7 @@ struct attention_block {
 };
 /* Functions for one type. */
 struct attention_loops {
-	struct attention_room (*room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld);
+	struct attention_scratch (*room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld);
 	void (*pack)(const struct attention_part *p, int64_t batch, int64_t head);
 	void (*block)(const struct attention_part *p, const struct attention_block *x);
 };
@@ -59,7 +62,7 @@ struct attention_kernel {
 	struct dlb_attention_desc d;
 	int parts, n_blocks;
 	int64_t ld;
-	struct attention_room room;		/* of one part */
+	struct attention_scratch room; /* of one part */
 	const struct attention_loops *loops;
 };
 struct attention_job { const struct attention_kernel *a; const struct dlb_run *run; };
@@ -150,9 +153,9 @@ static struct panel_band attention_by_keys(const struct attention_block *x, int3
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/attention_real.h"
 
-static const struct attention_loops loops_f32 = { attention_room_f32, attention_pack_f32,
+static const struct attention_loops loops_f32 = { attention_scratch_f32, attention_pack_f32,
 						  attention_block_f32 };
-static const struct attention_loops loops_f64 = { attention_room_f64, attention_pack_f64,
+static const struct attention_loops loops_f64 = { attention_scratch_f64, attention_pack_f64,
 						  attention_block_f64 };
 
 /* Clears gradients of keys and values, to which the blocks' contributions are added. */

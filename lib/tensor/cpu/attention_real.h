@@ -10,9 +10,10 @@ static int64_t S(attention_take)(int64_t *at, int64_t n)
 	return p;
 }
 
-static struct attention_room S(attention_room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld)
+static struct attention_scratch S(attention_scratch)(const struct dlb_attention_desc *d, int64_t rows,
+						     int64_t ld)
 {
-	struct attention_room r = { .bytes = 0 };
+	struct attention_scratch r = { .bytes = 0 };
 	int64_t at = 0;
 
 	r.kt = S(attention_take)(&at, S(panel_count)(d->width, d->keys));
@@ -36,7 +37,7 @@ static struct attention_room S(attention_room)(const struct dlb_attention_desc *
 static void S(attention_pack)(const struct attention_part *p, int64_t batch, int64_t head)
 {
 	const struct dlb_attention_desc *d = p->d;
-	const struct attention_room *r = p->room;
+	const struct attention_scratch *r = p->room;
 	T *base = p->scratch;
 	const T *k = (const T *)p->run->in[1] + batch * d->k[0] + head * d->k[1];
 	const T *v = (const T *)p->run->in[2] + batch * d->v[0] + head * d->v[1];
@@ -334,7 +335,7 @@ static void S(attention_to_keys)(const struct attention_block *x, const struct p
 static void S(attention_backward_block)(const struct attention_part *p, const struct attention_block *x)
 {
 	const struct dlb_attention_desc *d = p->d;
-	const struct attention_room *r = p->room;
+	const struct attention_scratch *r = p->room;
 	const int64_t q_at = x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
 	const T *q = (const T *)p->run->in[0] + q_at;
 	const T *dy = (const T *)p->run->in[5] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];

@@ -32,7 +32,7 @@ enum {
 /* A few numbers of a kernel, in pinned memory of the host and of the device (shared.c): values, which the host sets
  * and a replay copies to the device, and counters, which kernels add to and sync copies to the host. They lie
  * in chunks. Bytes [from, to) of a chunk are to be copied (to 0: none). */
-enum cuda_way { CUDA_VALUES, CUDA_COUNTERS, CUDA_N_WAYS };
+enum cuda_shared_kind { CUDA_VALUES, CUDA_COUNTERS, CUDA_N_WAYS };
 struct cuda_chunk { char *host, *device; size_t used, from, to; int users; };
 struct cuda_shared { struct cuda_chunk *chunk; int n, cap; };
 struct cuda_slot { void *host, *device; int chunk; size_t bytes; };	/* bytes 0: there is none */
@@ -69,11 +69,12 @@ int dlb_cuda_report(struct cuda *c, struct dlb_error *err);
 
 /* ---- shared.c ---- */
 /* Makes a slot of zeros. -1 with err. */
-int dlb_cuda_slot_new(struct cuda *c, enum cuda_way way, size_t bytes, struct cuda_slot *slot, struct dlb_error *err);
-void dlb_cuda_slot_free(struct cuda *c, enum cuda_way way, const struct cuda_slot *slot);
+int dlb_cuda_slot_new(struct cuda *c, enum cuda_shared_kind way, size_t bytes, struct cuda_slot *slot,
+		      struct dlb_error *err);
+void dlb_cuda_slot_free(struct cuda *c, enum cuda_shared_kind way, const struct cuda_slot *slot);
 /* Marks the slot to be copied. */
-void dlb_cuda_touch(struct cuda *c, enum cuda_way way, const struct cuda_slot *slot);
-void dlb_cuda_copy_touched(struct cuda *c, enum cuda_way way);	/* queues the copies */
+void dlb_cuda_touch(struct cuda *c, enum cuda_shared_kind way, const struct cuda_slot *slot);
+void dlb_cuda_copy_touched(struct cuda *c, enum cuda_shared_kind way); /* queues the copies */
 void dlb_cuda_shared_close(struct cuda *c);
 
 /* Returns our kernel of that name: "map_f32". NULL with err: no module has it. */

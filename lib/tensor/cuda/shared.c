@@ -7,7 +7,7 @@
 
 enum { CHUNK = 1 << 16, ALIGN = 16 };
 
-static int add_chunk(struct cuda *c, enum cuda_way way, struct dlb_error *err)
+static int add_chunk(struct cuda *c, enum cuda_shared_kind way, struct dlb_error *err)
 {
 	struct cuda_shared *s = &c->shared[way];
 	struct cuda_chunk *x;
@@ -29,7 +29,7 @@ static int add_chunk(struct cuda *c, enum cuda_way way, struct dlb_error *err)
 	return 0;
 }
 
-static int find_chunk(struct cuda *c, enum cuda_way way, size_t bytes, struct dlb_error *err)
+static int find_chunk(struct cuda *c, enum cuda_shared_kind way, size_t bytes, struct dlb_error *err)
 {
 	struct cuda_shared *s = &c->shared[way];
 
@@ -39,7 +39,8 @@ static int find_chunk(struct cuda *c, enum cuda_way way, size_t bytes, struct dl
 	return add_chunk(c, way, err) ? -1 : s->n - 1;
 }
 
-int dlb_cuda_slot_new(struct cuda *c, enum cuda_way way, size_t bytes, struct cuda_slot *slot, struct dlb_error *err)
+int dlb_cuda_slot_new(struct cuda *c, enum cuda_shared_kind way, size_t bytes, struct cuda_slot *slot,
+		      struct dlb_error *err)
 {
 	const size_t taken = (bytes + ALIGN - 1) / ALIGN * ALIGN;
 	const int i = find_chunk(c, way, taken, err);
@@ -60,7 +61,7 @@ int dlb_cuda_slot_new(struct cuda *c, enum cuda_way way, size_t bytes, struct cu
 	return 0;
 }
 
-void dlb_cuda_slot_free(struct cuda *c, enum cuda_way way, const struct cuda_slot *slot)
+void dlb_cuda_slot_free(struct cuda *c, enum cuda_shared_kind way, const struct cuda_slot *slot)
 {
 	struct cuda_chunk *x;
 
@@ -71,7 +72,7 @@ void dlb_cuda_slot_free(struct cuda *c, enum cuda_way way, const struct cuda_slo
 		x->used = x->from = x->to = 0;
 }
 
-void dlb_cuda_touch(struct cuda *c, enum cuda_way way, const struct cuda_slot *slot)
+void dlb_cuda_touch(struct cuda *c, enum cuda_shared_kind way, const struct cuda_slot *slot)
 {
 	struct cuda_chunk *x = &c->shared[way].chunk[slot->chunk];
 	const size_t from = (size_t)((char *)slot->host - x->host), to = from + slot->bytes;
@@ -80,7 +81,7 @@ void dlb_cuda_touch(struct cuda *c, enum cuda_way way, const struct cuda_slot *s
 	x->to = x->to > to ? x->to : to;
 }
 
-void dlb_cuda_copy_touched(struct cuda *c, enum cuda_way way)
+void dlb_cuda_copy_touched(struct cuda *c, enum cuda_shared_kind way)
 {
 	for (int i = 0; i < c->shared[way].n; i++) {
 		struct cuda_chunk *x = &c->shared[way].chunk[i];
