@@ -10,6 +10,13 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 @test "bad JSON" { refuses_bad_json dlb-costmodel -c cpu:2; }
 @test "empty input" { refuses_empty_input dlb-costmodel -c cpu:2; }
 @test "no such file" { refuses_missing_file dlb-costmodel -c cpu:2; }
+@test "no such cluster" {
+	planned "$BATS_TEST_TMPDIR/doc.json"
+	for name in gone.json ./gone ../gone /gone; do
+		run -2 --separate-stderr dlb-costmodel -c "$name" "$BATS_TEST_TMPDIR/doc.json"
+		one_line dlb-costmodel "cannot open '$name': No such file or directory"
+	done
+}
 @test "missing section" { refuses_missing_section dlb-costmodel graph -c cpu:2; }
 @test "other major version" { refuses_other_major dlb-costmodel -c cpu:2; }
 @test "unknown member" { refuses_unknown_member "$doc" dlb-costmodel -c cpu:2; }

@@ -644,6 +644,14 @@ static void test_noise(void)
 		assert(b.converged && strcmp(b.reason, "noise"));
 		dlb_balance_release(&b);
 	}
+	/* steps four times as long as predicted are noise if all nodes wait, and an uneven load if one is busy */
+	for (int busy = 0; busy < 2; busy++) {
+		dlb_balance_init(&b, 2);
+		struct dlb_load l = two(room, 40, busy ? 40 : 10, 9, "a", one);
+		l.predicted_s = 10;
+		assert(!r->update(&l, &usual, &b, NULL) && IS(b.history[0].noisy, ==, !busy));
+		dlb_balance_release(&b);
+	}
 	/* the limit of rounds holds in noise too */
 	dlb_balance_init(&b, 2);
 	for (int i = 0; i < 60; i++) {
