@@ -153,3 +153,13 @@ slow=(--data digits --transform 'resize=1500x1500,resize=8x8,scale=1/16')
 	run -2 --separate-stderr dlb-place <(jq '.balance.samples[0].time_s = -1' "$tmp/plan.json")
 	one_line dlb-place '/balance/samples/0/time_s'
 }
+
+# bats test_tags=slow
+@test "rounds inside a run: the next round is predicted with the samples of the last one, also where the plan stays" {
+	plan cpu:2 --replicas 2 >"$tmp/doc.json"
+	dlb-run -q --rounds 2 --round-steps 10 --steps 30 "${slow[@]}" "$tmp/doc.json" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -c '.balance.history[] | [.step_s, .predicted_step_s, .decision]' "$tmp/out.json"
+	jq -e '.report.samples as $s | (.balance.history | map(.predicted_step_s) | .[1] > 20 * .[0]) and
+		([$s[].node] | unique == [0, 1]) and .report.predicted_step_s > 20 * .balance.history[0].predicted_step_s' "$tmp/out.json"
+}

@@ -178,6 +178,7 @@ struct dlb_balance_inputs {
 	struct dlb_report report;
 	struct dlb_optimizer_choice optimizer;
 	int n_state;				/* optimizer states per weight */
+	double **foreseen_sample_s; /* as cost.sample_s, of the rounds before; NULL: they measured none */
 };
 int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err);
 void dlb_balance_inputs_release(struct dlb_balance_inputs *s);

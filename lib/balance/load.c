@@ -72,7 +72,8 @@ int dlb_balance_inputs_again(const struct dlb_doc *d, bool other_plan, struct dl
 	dlb_report_release(&s->report);
 	memset(&s->report, 0, sizeof s->report);
 	if (!(other_plan && read_plan(d, s, err)) && !dlb_report_read(d, &s->report, err) &&
-	    !dlb_cost_read_samples(d, &s->cost, err) && !check_report(s, err) &&
+	    !dlb_cost_read_samples(d, false, &s->cost, &s->foreseen_sample_s, err) &&
+	    !dlb_cost_read_samples(d, true, &s->cost, &s->cost.sample_s, err) && !check_report(s, err) &&
 	    !(other_plan &&
 	      dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &s->program, err)))
 		return 0;
@@ -124,13 +125,20 @@ static int replay(const struct dlb_balance_inputs *s, const double *scale, doubl
 	return 0;
 }
 
-/* The report's samples may take other time than those by which its step was predicted. */
-static void foresee_samples(const struct dlb_report *r, struct dlb_load *l)
+/* The step by the corrected costs, with the seconds to prepare samples of the rounds before, and whether those of
+ * this round make another one. */
+static int foresee(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_load *l,
+		   struct dlb_error *err)
 {
-	if (!r->n_samples || !(r->predicted_step_s > 0))
-		return;
-	l->samples_changed = fabs(l->predicted_s / r->predicted_step_s - 1) > samples_differ;
-	l->predicted_s = r->predicted_step_s;
+	struct dlb_balance_inputs before = *s;
+	double now_s;
+
+	before.cost.sample_s = s->foreseen_sample_s;
+	if (replay(&before, kappa, &l->predicted_s, NULL, NULL, err) ||
+	    replay(s, kappa, &now_s, NULL, NULL, err))
+		return -1;
+	l->samples_changed = fabs(now_s / l->predicted_s - 1) > samples_differ;
+	return 0;
 }
 
 /* Runs the three simulations; `scale` has space for one number per node. */
@@ -140,10 +148,8 @@ static int simulate(const struct dlb_balance_inputs *s, const double *kappa, dou
 	double sum = 0, unused;
 	int n = 0;
 
-	if (replay(s, NULL, &unused, l->predicted_busy_s, NULL, err) ||
-	    replay(s, kappa, &l->predicted_s, NULL, NULL, err))
+	if (replay(s, NULL, &unused, l->predicted_busy_s, NULL, err) || foresee(s, kappa, l, err))
 		return -1;
-	foresee_samples(&s->report, l);
 	for (int i = 0; i < l->n_nodes; i++)
 		if (l->predicted_busy_s[i] > 0) {
 			sum += l->busy_s[i];

@@ -95,9 +95,12 @@ double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
  * is the larger of their bytes, because the kernel may change its algorithm between them. */
 double dlb_cost_scratch_bytes(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_packed_bytes(const struct dlb_cost *c, int op, int kind, double n);
-/* Reads sample_s again from the document's report or balance section, as dlb_cost_read does. Tensors that the graph has not, and
- * nodes that the cluster has not, are passed over: the report may be of an earlier model. */
-int dlb_cost_read_samples(const struct dlb_doc *d, struct dlb_cost *c, struct dlb_error *err);
+/* Reads the seconds to prepare samples from the balance section or, if `reported` and the report has them, from
+ * there, into *sample_s: c->sample_s, as dlb_cost_read does, or another array [kind][tensor] in c's arena; NULL: a
+ * new one, if the document has any. Ignores tensors that the graph has not, and nodes that the cluster has not:
+ * the report may be of an earlier model. */
+int dlb_cost_read_samples(const struct dlb_doc *d, bool reported, struct dlb_cost *c, double ***sample_s,
+			  struct dlb_error *err);
 /* Seconds in which a node prepares one sample of a fed tensor; 0: not measured. */
 double dlb_cost_sample_s(const struct dlb_cost *c, int tensor, int node);
 /* Bytes that op moves to and from each class of buffers. */

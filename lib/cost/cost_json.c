@@ -591,7 +591,7 @@ int dlb_cost_read(const struct dlb_doc *d, const struct dlb_graph *g, const stru
 	for (int k = 0; k < cl->n_kinds; k++)
 		rd.kind[k] = cl->kind[k].name;
 	struct dlb_ref r = dlb_ref_root(d, "cost");
-	rc = read_section(&rd, &r) || dlb_cost_read_samples(d, c, err) ? -1 : 0;
+	rc = read_section(&rd, &r) || dlb_cost_read_samples(d, true, c, &c->sample_s, err) ? -1 : 0;
 	free(rd.kind);
 	free(rd.seen);
 	if (rc)

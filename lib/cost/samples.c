@@ -63,31 +63,44 @@ static int find_list(const struct dlb_doc *d, const char *name, struct dlb_ref *
 	return json_is_object(section->v) ? dlb_get_array(section, "samples", DLB_OPT, list, n, err) : 0;
 }
 
-int dlb_cost_read_samples(const struct dlb_doc *d, struct dlb_cost *c, struct dlb_error *err)
+/* Zeroed arrays [kind][tensor] in *sample_s: those that are there, else new. */
+static void clear(struct dlb_cost *c, double ***sample_s)
+{
+	const size_t n_tensors = (size_t)c->graph->n_tensors + 1;
+
+	if (!*sample_s) {
+		*sample_s = dlb_arena_array(&c->arena, (size_t)c->n_kinds + 1, sizeof **sample_s);
+		for (int k = 0; k < c->n_kinds; k++)
+			(*sample_s)[k] = dlb_arena_array(&c->arena, n_tensors, sizeof ***sample_s);
+	}
+	for (int k = 0; k < c->n_kinds; k++)
+		memset((*sample_s)[k], 0, n_tensors * sizeof ***sample_s);
+}
+
+int dlb_cost_read_samples(const struct dlb_doc *d, bool reported, struct dlb_cost *c, double ***sample_s,
+			  struct dlb_error *err)
 {
 	const size_t n_tensors = (size_t)c->graph->n_tensors + 1;
 	struct dlb_ref section, list = { .v = NULL };
 	struct dlb_arena counts = { 0 };
-	int n_rows, rc = 0, **n;
+	int n_rows = 0, rc = 0, **n;
 
-	c->sample_s = NULL;
-	if (find_list(d, "report", &section, &list, &n_rows, err) ||
+	if ((reported && find_list(d, "report", &section, &list, &n_rows, err)) ||
 	    (!n_rows && find_list(d, "balance", &section, &list, &n_rows, err)))
 		return -1;
+	if (n_rows || *sample_s)
+		clear(c, sample_s);
 	if (!n_rows)
 		return 0;
-	c->sample_s = dlb_arena_array(&c->arena, (size_t)c->n_kinds + 1, sizeof *c->sample_s);
 	n = dlb_arena_array(&counts, (size_t)c->n_kinds + 1, sizeof *n);
-	for (int k = 0; k < c->n_kinds; k++) {
-		c->sample_s[k] = dlb_arena_array(&c->arena, n_tensors, sizeof **c->sample_s);
+	for (int k = 0; k < c->n_kinds; k++)
 		n[k] = dlb_arena_array(&counts, n_tensors, sizeof **n);
-	}
 	for (int i = 0; i < n_rows && !rc; i++) {
 		const struct dlb_ref x = dlb_ref_index(&list, i);
 
-		rc = read_row(&x, c, c->sample_s, n, err);
+		rc = read_row(&x, c, *sample_s, n, err);
 	}
-	average(c, c->sample_s, n);
+	average(c, *sample_s, n);
 	dlb_arena_release(&counts);
 	return rc;
 }

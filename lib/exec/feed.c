@@ -311,17 +311,17 @@ int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, st
 	return 0;
 }
 
-struct dlb_feed_time *dlb_feed_times(struct dlb_feed *f, int *n)
+struct dlb_feed_time *dlb_feed_take_times(struct dlb_feed *f, int *n)
 {
-	struct dlb_feed_time *copy;
+	struct dlb_feed_time *taken;
 
 	pthread_mutex_lock(&f->lock);
+	taken = f->time;
 	*n = f->n_times;
-	copy = dlb_xcalloc((size_t)*n + 1, sizeof *copy);
-	if (*n)
-		memcpy(copy, f->time, (size_t)*n * sizeof *copy);
+	f->time = NULL;
+	f->n_times = f->cap_times = 0;
 	pthread_mutex_unlock(&f->lock);
-	return copy;
+	return taken;
 }
 
 int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err)

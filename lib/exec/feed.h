@@ -34,8 +34,8 @@ struct dlb_feed_time {
 	int tensor;
 	double time_s, samples;
 };
-/* Copies of those of all tensors that it has prepared, new; *n of them. */
-struct dlb_feed_time *dlb_feed_times(struct dlb_feed *f, int *n);
+/* Those of each tensor since the last call, new; *n of them. */
+struct dlb_feed_time *dlb_feed_take_times(struct dlb_feed *f, int *n);
 /* Waits until no request is in progress; collective. */
 int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err);
 #endif

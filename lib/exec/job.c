@@ -223,7 +223,18 @@ int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan
 	free(j->need);
 	j->kappa = NULL;
 	j->need = NULL;
-	return dlb_cost_read_samples(doc, &j->cost, err) || read_plan(j, doc, err) ? -1 : 0;
+	return dlb_cost_read_samples(doc, true, &j->cost, &j->cost.sample_s, err) || read_plan(j, doc, err) ?
+		       -1 :
+		       0;
+}
+
+int dlb_job_correct(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	free(j->kappa);
+	j->kappa = NULL;
+	return dlb_cost_read_samples(doc, true, &j->cost, &j->cost.sample_s, err) || read_kappa(j, doc, err) ?
+		       -1 :
+		       0;
 }
 
 /* Binds graph and costs to the optimizer, and reads the plan. */

@@ -34,6 +34,8 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 /* Reads plan and kappa again. *before: the previous plan, which the caller releases. -1: as dlb_job_read. */
 int dlb_job_replan(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_plan *before,
 		   struct dlb_error *err);
+/* Reads kappa, the errors of the last rounds and the seconds to prepare samples again, for the same plan. */
+int dlb_job_correct(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err);
 /* Reads graph, costs, plan and kappa again after weights of the graph were frozen (dlb_graph_freeze).
  * *before: the previous ones, which the caller releases, also after -1. */
 int dlb_job_refreeze(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o,

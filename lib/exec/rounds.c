@@ -71,8 +71,10 @@ int dlb_run_end_round(struct run *r, struct dlb_progress_state *asked, int *who,
 	if (!rc)
 		dlb_watch_decided(r->watch, d.text);
 	if (!rc && d.moves)
-		rc = change(r, false, asked, who, err);
-	return rc;
+		return change(r, false, asked, who, err);
+	if (!rc && !r->rank)
+		rc = dlb_job_correct(&r->job, r->doc, err) || dlb_watch_replanned(r->watch, err) ? -1 : 0;
+	return dlb_comm_agree(r->comm, rc, err, who);
 }
 
 int dlb_run_check_freeze(const struct run *r, struct dlb_error *err)

@@ -97,8 +97,7 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 				.op = op,
 				.node = r->rank,
 				.time_s = dlb_median(x, k),
-				.predicted_s = j->kappa[r->rank] *
-					       dlb_cost_use_s(&j->cost, op, r->rank,
+				.predicted_s = dlb_cost_use_s(&j->cost, op, r->rank,
 							      (double)program->size[M / 2],
 							      program->node[r->rank].use)
 			};
@@ -392,7 +391,7 @@ static int collect_samples(struct run *r, struct dlb_report *report, struct dlb_
 	const struct dlb_graph *g = &r->job.graph;
 	const int n_nodes = r->job.plan.n_nodes;
 	int n_tensors = 0, n_times = 0, *tensor = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *tensor), rc;
-	struct dlb_feed_time *time = r->feed ? dlb_feed_times(r->feed, &n_times) : NULL;
+	struct dlb_feed_time *time = r->feed ? dlb_feed_take_times(r->feed, &n_times) : NULL;
 	double *s;
 
 	for (int t = 0; t < g->n_tensors; t++)
@@ -480,6 +479,8 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 		count_kfac(&r->job, all, report);
 		if (report->n_ops)
 			qsort(report->op, (size_t)report->n_ops, sizeof *report->op, by_op);
+		for (int i = 0; i < report->n_ops; i++) /* rank 0 has the newest kappa */
+			report->op[i].predicted_s *= r->job.kappa[report->op[i].node];
 		report->loss = dlb_arena_array(&report->arena, (size_t)r->n_losses + 1, sizeof *report->loss);
 		report->n_losses = (int)r->n_losses;
 		if (r->n_losses)
