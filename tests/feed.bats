@@ -112,7 +112,7 @@ slow=(--data digits --transform 'resize=1500x1500,resize=8x8,scale=1/16')
 	plan cpu:1 >"$tmp/doc.json"
 	dlb-run --steps 40 "${slow[@]}" "$tmp/doc.json" >"$tmp/1.json" 2>"$tmp/err"
 	validates "$tmp/1.json"
-	grep -Eq '^dlb-run: node 0 waits [0-9]+ % of a step for samples: a thread prepares one in ' "$tmp/err"
+	grep -Eq '^dlb-run: node 0 waits [0-9]+ % of a step for samples, of which each takes [0-9.]+ ms to prepare; ' "$tmp/err"
 	dlb-view "$tmp/1.json" | grep -Eq '^  samples: node 0 waits .* one takes .* to prepare$'
 	jq -e '.report | .samples as $s | [$s[] | [.node, .tensor]] == [[0, "x"], [0, "label"]] and ($s | map(.time_s) | add) as $one |
 		(.nodes[0].data_wait_s > .5 * .step_s) and (.step_s < 2 * .batch * $one) and (.predicted_step_s < .5 * .step_s)' "$tmp/1.json"

@@ -28,7 +28,7 @@ int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, st
  * together after it. */
 int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why,
 		  struct dlb_error *err);
-/* Seconds in which this node's thread has prepared samples of a fed tensor, and their number, without the
+/* Seconds in which this node, with all its readers, has prepared samples of a fed tensor, and their number, without the
  * first step. */
 struct dlb_feed_time {
 	int tensor;

@@ -325,12 +325,11 @@ static void say_starved(const struct run *r, const struct dlb_report *report)
 	if (!r->o->warn || wait_s < least_part * report->step_s || wait_s * (double)report->steps < least_s)
 		return;
 	snprintf(text, sizeof text,
-		 "node %d waits %.0f %% of a step for samples: a thread prepares one in %.3g ms; decode and "
-		 "resize "
-		 "them once, before the run (DATA in dlb-run(1)), or let more nodes prepare them (dlb-place "
-		 "--replicas%s)",
-		 node, 100 * wait_s / report->step_s, 1e3 * sample_s,
-		 r->dispatch ? ", dlb-run --feed local" : "");
+		 "node %d waits %.0f %% of a step for samples, of which each takes %.3g ms to prepare; give "
+		 "more cores "
+		 "(--readers), decode and resize them once before the run, or let more nodes prepare them "
+		 "(dlb-place --replicas%s)",
+		 node, 100 * wait_s / report->step_s, 1e3 * sample_s, r->dispatch ? ", --feed local" : "");
 	r->o->warn(r->o->warn_ctx, text);
 }
 
