@@ -455,6 +455,14 @@ EOS
 		head -c $cut "$tmp/t.tar" >"$tmp/cut.tar"
 		wrong 'byte' "images:$tmp/cut.tar" f32 1x32x32 2
 	done
+	tar -C "$tmp/t" --format=pax -cf "$tmp/pax.tar" x
+	python3 - "$tmp/pax.tar" <<-'END' # a record without '=', before others that have it
+		import re, sys
+		tar = open(sys.argv[1], "rb").read()
+		assert re.search(rb"\d+ [am]time=.*\n\d+ [acm]time=", tar)
+		open(sys.argv[1], "wb").write(re.sub(rb"(\d+ [am]time)=", rb"\1+", tar, count=1))
+	END
+	wrong 'a broken pax record' "images:$tmp/pax.tar" f32 1x32x32 2
 	(cd "$tmp" && tar -P -cf climb.tar t/../t/../../"${tmp##*/}"/t/x/1.jpg t/../t/y)
 	mkdir "$tmp/empty" && (cd "$tmp/empty" && "$dump" "images:$tmp/climb.tar" f32 1x32x32 2 >/dev/null; [ -z "$(ls -A)" ])
 	ln "$tmp/t/x/1.jpg" "$tmp/t/y/2.jpg"

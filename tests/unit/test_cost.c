@@ -430,6 +430,10 @@ static void test_section(void)
 	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "already"));
 	json_array_remove(ops, 0);
 	dlb_doc_put(&d, "cost", json_deep_copy(was));
+	json_object_set_new(json_array_get(json_object_get(dlb_doc_section(&d, "cost"), "rows"), 0), "measured",
+			    json_pack("[s]", "gpu"));
+	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "no kind 'gpu'"));
+	dlb_doc_put(&d, "cost", json_deep_copy(was));
 	rows = json_object_get(dlb_doc_section(&d, "cost"), "rows");
 	json_array_remove(rows, 3);
 	assert(IS(dlb_cost_read(&d, &g, &cl, &back, &err), ==, -1) && HAS(err.what, "no costs for op"));
