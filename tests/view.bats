@@ -62,6 +62,17 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	END
 }
 
+@test "bandwidths that rounds have corrected are those of SimGrid's platform; the tables state the cluster's" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 64 "$root/share/models/digits_mlp.onnx" | dlb-costmodel -q -c 'cpu:1 host cpu:1' >cost.json
+	jq -c '.balance = {weights: [1, 1], links: [.cluster.links | to_entries[] | {link: .key, factor: 0.125}]}' cost.json |
+		dlb-place -q -a even >slow.json
+	links() { dlb-view -q "$1" | grep '^  link ' | grep -v ' counts with '; }
+	diff <(links slow.json) <(links cost.json)
+	bandwidths() { dlb-convert --to simgrid "$1" | grep -o 'bandwidth="[^"]*"' | tr -dc '0-9.e+\n'; }
+	paste <(bandwidths slow.json) <(bandwidths cost.json) | awk '$1 / $2 < 0.124 || $1 / $2 > 0.126 { wrong = 1 } END { exit wrong || !NR }'
+}
+
 @test "the memory plan: well-formed XML, a rectangle a place, and in the table arena and bound" {
 	dlb-view -f memory "$doc" >"$BATS_TEST_TMPDIR/m.svg"
 	python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$BATS_TEST_TMPDIR/m.svg"

@@ -11,6 +11,7 @@ int dlb_planned_read(const struct dlb_doc *d, struct dlb_planned *x, struct dlb_
 	memset(x, 0, sizeof *x);
 	dlb_graph_init(&x->g);
 	if (dlb_graph_read(d, &x->g, err) == 0 && dlb_cluster_read(d, &x->cl, err) == 0 &&
+	    dlb_cluster_correct_links(d, &x->cl, err) == 0 &&
 	    dlb_cost_read(d, &x->g, &x->cl, &x->c, err) == 0 &&
 	    dlb_plan_read(d, &x->c, &x->p, NULL, err) == 0)
 		return 0;

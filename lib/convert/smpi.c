@@ -177,6 +177,10 @@ char *dlb_export_simgrid(const struct dlb_doc *d, const struct dlb_convert_optio
 	(void)o;
 	if (dlb_cluster_read(d, &c, err))
 		return NULL;
+	if (dlb_cluster_correct_links(d, &c, err)) {
+		dlb_cluster_release(&c);
+		return NULL;
+	}
 	if (c.n_nodes > MOST_NODES) {
 		dlb_refuse(err, "/cluster/nodes", "take fewer nodes",
 			   "the platform has a route for each pair of nodes, for at most %d nodes",

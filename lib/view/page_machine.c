@@ -69,7 +69,7 @@ static void groups_and_links(const struct dlb_cluster *c, struct dlb_emit *e)
 		dlb_emit_str(e, "name", c->link[i].name);
 		dlb_emit_str(e, "class", c->link[i].cls);
 		dlb_emit_real(e, "latency_s", c->link[i].latency_s);
-		dlb_emit_real(e, "bandwidth_Bps", c->link[i].bandwidth_Bps);
+		dlb_emit_real(e, "bandwidth_Bps", c->link[i].stated_Bps);
 		dlb_emit_bool(e, "overlap", c->link[i].overlap);
 		dlb_emit_bool(e, "duplex", c->link[i].duplex);
 		dlb_emit_close(e, '}');

@@ -137,7 +137,7 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 	for (int i = 0; i < c->n_links && i < 16; i++)
 		fprintf(f, "  link %s: %s, %s/s%s\n", c->link[i].name,
 			dlb_view_seconds(c->link[i].latency_s, a, sizeof a),
-			dlb_view_bytes(c->link[i].bandwidth_Bps, b, sizeof b),
+			dlb_view_bytes(c->link[i].stated_Bps, b, sizeof b),
 			c->link[i].duplex ? " each way" : "");
 	if (c->n_links > 16)
 		fprintf(f, "  ... and %d more links\n", c->n_links - 16);

@@ -56,7 +56,7 @@ int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error 
 		v->has_profile = true;
 	}
 	if (dlb_doc_section(d, "cluster")) {
-		if (dlb_cluster_read(d, &v->cluster, err))
+		if (dlb_cluster_read(d, &v->cluster, err) || dlb_cluster_correct_links(d, &v->cluster, err))
 			return -1;
 		v->has_cluster = true;
 	}
