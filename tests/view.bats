@@ -70,7 +70,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	links() { dlb-view -q "$1" | grep '^  link ' | grep -v ' counts with '; }
 	diff <(links slow.json) <(links cost.json)
 	bandwidths() { dlb-convert --to simgrid "$1" | grep -o 'bandwidth="[^"]*"' | tr -dc '0-9.e+\n'; }
-	paste <(bandwidths slow.json) <(bandwidths cost.json) | awk '$1 / $2 < 0.124 || $1 / $2 > 0.126 { wrong = 1 } END { exit wrong || !NR }'
+	paste <(bandwidths slow.json) <(bandwidths cost.json) | awk '$2 < 1e18 && ($1 / $2 < 0.124 || $1 / $2 > 0.126) { wrong = 1 } END { exit wrong || !NR }'
 }
 
 @test "the memory plan: well-formed XML, a rectangle a place, and in the table arena and bound" {
