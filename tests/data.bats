@@ -373,6 +373,8 @@ EOS
 	wrong 'too large' "npy:$tmp/x,$tmp/y" f32 1x1x2 10
 	npy "$tmp/x" '<f4' '1000000000000, 2' '................'
 	wrong 'truncated' "npy:$tmp/x,$tmp/y" f32 1x1x2 10
+	npy "$tmp/x" '<f4' '2, 1, 1, 1, 2' '................'
+	wrong 'samples of 4 dimensions; at most channels, height, width are read' -t scale=2 "npy:$tmp/x,$tmp/y" f32 1x1x2 10
 	npy "$tmp/x" '<f4' '2, 2' '................'
 	wrong "label 3 of sample 0 is outside the model's 0 to 1" "npy:$tmp/x,$tmp/y" f32 1x1x2 2
 	wrong "name 1 files, the model has 2 inputs: 'x', 'label' (labels)" "npy:$tmp/x" f32 1x1x2 10

@@ -47,7 +47,7 @@ stopped_is_named() { # RANK
 	for rank in 0 1; do
 		as_rank $rank "echo \$\$ >'$tmp/pid'"
 		rm -f "$tmp/log"
-		mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q --loss-log "$tmp/log" --steps 1000000 \
+		mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run --loss-log "$tmp/log" --steps 1000000 \
 			--checkpoint "$tmp/ck$rank" --checkpoint-every 20 "${digits[@]}" "$doc" >"$tmp/out" 2>"$tmp/err" 3>&- &
 		parent=$!
 		wait_for_lines "$tmp/log" 60
@@ -58,6 +58,7 @@ stopped_is_named() { # RANK
 		[ "$status" -eq 2 ]
 		[ $(($(date +%s) - start)) -lt 25 ]
 		grep -Eq "^dlb-run\[[012]\]: node $rank \(host .*\) is silent for .*; the last checkpoint is '$tmp/ck$rank/step-" "$tmp/err"
+		run ! grep 'does a firewall drop UDP' "$tmp/err"
 	done
 }
 

@@ -251,12 +251,10 @@ int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err)
 	dlb_print_flush(p);
 	e = p->error;
 	free(p);
-	errno = 0;
-	if (fflush(f) || ferror(f))
-		return dlb_fail(err, NULL, "cannot write the document: %s",
-				strerror(e     ? e :
-					 errno ? errno :
-						 EIO));
+	if (fflush(f) && !e)
+		e = errno;
+	if (e || ferror(f))
+		return dlb_fail(err, NULL, "cannot write the document: %s", strerror(e ? e : EIO));
 	if (rc)
 		dlb_bug("a value of the document cannot be written (not finite, or not UTF-8)");
 	return 0;
