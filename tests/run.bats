@@ -147,6 +147,11 @@ EOS
 @test "--until and --patience end a run and say so" {
 	dlb-run --steps 2000 "${digits[@]}" --optimizer adam --lr 0.003 --until 'loss<1.5' "$doc" >"$tmp/out.json"
 	jq -e '.report.stopped == "loss" and (.report.losses | length) < 2000' "$tmp/out.json"
+	# after the first three losses in a row that are no better than the best one before
+	dlb-run --steps 2000 "${digits[@]}" --lr 0.2 --patience 3 "$doc" >"$tmp/out.json"
+	jq -c .report.losses "$tmp/out.json"
+	jq -e '.report | .stopped == "patience" and (.losses as $l | [range(1; $l | length) as $i | select($l[$i] >= ($l[:$i] | min)) | $i] |
+		[.[] as $i | select([$i - 1, $i - 2] - . == []) | $i] == [($l | length) - 1])' "$tmp/out.json"
 }
 
 @test "a loss that is not finite ends the run" {
