@@ -329,6 +329,11 @@ on_terminal() { # DLB-RUN-OPTION...
 		on_terminal -v --steps 400
 		printf '%s\n' "$output" | grep -Eq $'\r\\[#*\\.*\\] +[0-9]+ % step [0-9]+ of 400, loss .*\033\\[K'
 		[[ $output == *$'\r\033[K'"dlb-run: step 400 of 400,"*'; ended: steps'* ]]
+		# the bar and its number are those of the step
+		printf '%s\n' "$output" | tr '\r' '\n' | sed -nE 's/^\[([#.]*)\] +([0-9]+) % step ([0-9]+) of 400, .*/\1 \2 \3/p' >"$tmp/bars"
+		[ -s "$tmp/bars" ]
+		awk '{ n = gsub(/#/, "", $1); size = n + length($1); if ($2 != int($3 / 4) || n != int($3 / 400 * size)) { print; wrong = 1 } } END { exit wrong }' \
+			"$tmp/bars"
 		# rewritten lines never reach the last column
 		printf '%s\n' "$output" | tr '\r' '\n' | grep '^\[' | sed 's/\x1b\[K.*//' | awk 'length > 99 { exit 1 }'
 	done
