@@ -198,11 +198,17 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	[ "$(wc -l <"$tmp/log")" -gt 20 ]
 }
 
+@test "--step-log: the learning rate of each step, as the schedule has it" {
+	plan cpu:1 >"$tmp/doc.json"
+	dlb-run -q --steps 4 "${digits[@]}" --lr 0.1 --lr-schedule step:2:0.5 --step-log "$tmp/log" "$tmp/doc.json" >"$tmp/out.json"
+	jq -es 'map(.lr) == [0.1, 0.1, 0.05, 0.05] and all(.simulated == null)' "$tmp/log"
+}
+
 @test "--dry-run logs simulated steps" {
 	plan cpu:2 -m 2 --replicas 2 >"$tmp/doc.json"
 	dlb-run --dry-run --steps 5 --step-log "$tmp/log" "$tmp/doc.json" >"$tmp/out.json"
 	valid_log "$tmp/log"
-	jq -es --slurpfile out "$tmp/out.json" 'map(.step) == [range(1; 6)] and all(.simulated) and all(.loss == null) and
+	jq -es --slurpfile out "$tmp/out.json" 'map(.step) == [range(1; 6)] and all(.simulated) and all(.loss == null and .lr == null) and
 		all((.step_s - $out[0].report.step_s | fabs) < 1e-9) and
 		all(.[].nodes[0]; (.bytes_sent - $out[0].report.nodes[0].bytes_sent | fabs) < 1 and .sum_bytes > 0)' "$tmp/log"
 }
