@@ -83,6 +83,10 @@ static void test_words(void)
 	assert(IS(c.node[2].kind, ==, c.node[1].kind) && IS(c.node[2].memory_bytes, ==, 512.0 * 1048576));
 	dlb_cluster_release(&c);
 
+	parse("cpu/4:2 cpu cuda:3", &c);
+	assert(IS(dlb_cluster_cores(&c), ==, 2 * 4 + 1));
+	dlb_cluster_release(&c);
+
 	parse("cuda:4", &c);
 	assert(IS(c.n_nodes, ==, 4) && IS(c.kind[0].peak_flops, >, 0) &&
 	       IS(dlb_cluster_node_memory(&c, 3), ==, 16e9));
@@ -93,6 +97,24 @@ static void test_words(void)
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 1), 1e-6 + 1e6 / 2e9));
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 2), 2e-6 + 1e6 / 1e9));
 	dlb_cluster_release(&c);
+
+	parse("x_1-a.b+c:2 g_0=x_1-a.b+c", &c);
+	assert(IS(c.n_nodes, ==, 3) && IS(c.n_kinds, ==, 1) && SAME(c.kind[0].name, "x_1-a.b+c") &&
+	       SAME(c.group[c.node[2].group].name, "h0.g_0"));
+	dlb_cluster_release(&c);
+
+	/* brackets in each other: the nodes multiply */
+	parse("2(cpu 3(cuda 1(cpu/2)))", &c);
+	assert(IS(c.n_nodes, ==, 2 * (1 + 3 * 2)) && SAME(c.kind[c.node[6].kind].name, "cpu/2") &&
+	       SAME(c.kind[c.node[7].kind].name, "cpu"));
+	dlb_cluster_release(&c);
+	parse("1(1(1(1(1(1(1(1(cpu))))))))", &c);
+	assert(IS(c.n_nodes, ==, 1));
+	dlb_cluster_release(&c);
+	bad("1(1(1(1(1(1(1(1(1(cpu)))))))))", "at most 8 brackets in each other");
+	bad("2(cpu", "')'");
+	bad("2(cpu))", "a blank or ','");
+	bad("2(cpu 3())", "a kind of node");
 
 	bad("", "a kind of node");
 	bad("  ,", "a kind of node");
@@ -115,12 +137,41 @@ static void test_words(void)
 	bad("cpu:1048576 cpu:1", "more than");
 }
 
+/* Words may name the given kinds only, however many there are. */
+static void test_given_kinds(void)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_cluster c;
+	char name[16];
+
+	for (int known = 0; known < 2; known++) {
+		dlb_cluster_init(&c);
+		for (int i = 0; i < 80; i++) {
+			snprintf(name, sizeof name, "kind%02d", i);
+			dlb_cluster_add_kind(&c, name, 1);
+		}
+		assert(IS(c.n_kinds, ==, 80));
+		if (known) {
+			assert(IS(dlb_cluster_build(&c, "kind00:2 kind79", &err), ==, 0) &&
+			       IS(c.n_kinds, ==, 80));
+			assert(IS(c.n_nodes, ==, 3) && SAME(c.kind[c.node[1].kind].name, "kind00") &&
+			       SAME(c.kind[c.node[2].kind].name, "kind79"));
+		} else {
+			assert(IS(dlb_cluster_build(&c, "kind00 knd63", &err), ==, -1) &&
+			       SAME(err.what, "no kind 'knd63'") && HAS(err.hint, "kind63"));
+		}
+		dlb_cluster_release(&c);
+	}
+}
+
 static void test_hosts(void)
 {
 	struct dlb_cluster c;
 	int link[DLB_MAX_ROUTE];
 
 	parse("cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9", &c);
+	/* links: within and out of two hosts */
+	assert(IS(c.n_links, ==, 4));
 	assert(IS(c.n_nodes, ==, 4) && IS(c.n_groups, ==, 3) && SAME(c.node[2].host, "h1") &&
 	       IS(c.node[2].device, ==, 0));
 	assert(IS(dlb_cluster_route(&c, 0, 1, link), ==, 1) && SAME(c.link[link[0]].cls, "shm"));
@@ -131,7 +182,7 @@ static void test_hosts(void)
 	dlb_cluster_release(&c);
 
 	parse("cpu host cpu rack cpu host cpu link=rack:1e-5,1e9 link=site:1e-3,1e8", &c);
-	assert(IS(c.n_groups, ==, 7) && IS(c.n_nodes, ==, 4));
+	assert(IS(c.n_groups, ==, 7) && IS(c.n_nodes, ==, 4) && IS(c.n_links, ==, 10));
 	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 1), 1e-5 + 1e-3));
 	assert(IS(dlb_cluster_route(&c, 0, 3, link), ==, 4) && SAME(c.link[link[0]].name, "rack:h0") &&
 	       SAME(c.link[link[1]].name, "site:r0") && SAME(c.link[link[3]].name, "rack:h3"));
@@ -238,6 +289,8 @@ static void test_bad_sections(void)
 {
 	bad_section("{}", "/cluster", "");
 	bad_section("{\"nodse\":[]}", "/cluster", "nodse");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[5]}", "/cluster/nodes/0",
+		    "an object");
 	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/nodes",
 		    "at least one node");
 	bad_section("{" KINDS
@@ -459,6 +512,7 @@ static void test_memories(void)
 int main(void)
 {
 	test_words();
+	test_given_kinds();
 	test_random_strings();
 	test_hosts();
 	test_round_trips();

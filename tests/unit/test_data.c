@@ -9,6 +9,7 @@
 #include "data/bpe.h"
 #include "data/data.h"
 #include "data/idx.h"
+#include "data/npy.h"
 #include "data/readers.h"
 #include "data/source.h"
 #include "data/tar.h"
@@ -81,13 +82,91 @@ static void test_idx(void)
 	}
 }
 
+/* The dictionary of a .npy file is what numpy.lib.format allows; a mistake is refused with its offset. */
+static void test_npy_headers(void)
+{
+#define DESCR "'descr': '<f4'"
+#define ORDER "'fortran_order': False"
+	static const struct {
+		const char *head, *what; /* NULL: eight bytes of data */
+	} rows[] = {
+		{ "{" DESCR ", " ORDER ", 'shape': (2,), }", NULL },
+		{ "{ 'shape' : ( 1 , 2 ) ,\n\"fortran_order\":False,\"descr\":\"=f4\"}  \n", NULL },
+		{ "{'descr': '>u1', " ORDER ", 'shape': (8,)}", NULL },
+		{ "{'descr': '|b1', " ORDER ", 'shape': (4, 2)}", NULL },
+		{ "{'descr': '>i2', " ORDER ", 'shape': (4,)}", "byte 20: type '>i2' is big-endian" },
+		{ "{xdescrx: '<f4', " ORDER ", 'shape': (2,)}", "byte 11: a quoted string is expected" },
+		{ "{'descr' '<f4', " ORDER ", 'shape': (2,)}", "byte 19: ':' is expected" },
+		{ "{" DESCR ", " DESCR ", " ORDER ", 'shape': (2,)}", "expected, once each" },
+		{ "{" DESCR ", " ORDER ", 'size': 8, 'shape': (2,)}", "expected, once each" },
+		{ "{" DESCR ", 'shape': (2,)}", "descr, fortran_order and shape are expected" },
+		{ "{" DESCR " " ORDER ", 'shape': (2,)}", "byte 26: ',' or '}' is expected" },
+		{ "{" DESCR ", " ORDER ", 'shape': 2}", "a shape in parentheses is expected" },
+		{ "{" DESCR ", " ORDER ", 'shape': (1 2)}", "',' or ')' is expected" },
+		{ "{" DESCR ", " ORDER ", 'shape': (-2,)}", "a dimension is expected" },
+		{ "{" DESCR ", " ORDER ", 'shape': ()}", "a single number" },
+		{ "{" DESCR ", " ORDER ", 'shape': (2, 0)}", "an array without elements" },
+		{ "{" DESCR ", " ORDER ", 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)}",
+		  "more dimensions than are read" },
+		{ "{" DESCR ", 'fortran_order': 0, 'shape': (2,)}", "True or False is expected" },
+		{ "{" DESCR ", " ORDER ", 'shape': (2,)} 1", "something follows the dictionary" },
+		{ "{'descr': [('a', '<f4')], " ORDER ", 'shape': (2,)}",
+		  "byte 20: the elements are records" },
+		{ "{'descr': '<c8', " ORDER ", 'shape': (1,)}",
+		  "byte 20: elements of type '<c8' are not read" },
+		{ "{'descr': '<f4", "a string without an end" },
+		{ "{'descr': '<f\\x34'", "a plain short string is expected" },
+		{ "{'descr'", "':' is expected" },
+		{ "{", "a quoted string is expected" },
+		{ "(", "the header is no dictionary" },
+		{ "", "the header is no dictionary" },
+	};
+#undef DESCR
+#undef ORDER
+	unsigned char file[300];
+
+	for (int i = 0; i < DLB_LEN(rows); i++)
+		for (int version = 1; version <= 3; version++) {
+			const size_t n = strlen(rows[i].head), head = version == 1 ? 10 : 12;
+			struct dlb_error err = { .what = "" };
+			struct dlb_npy x;
+
+			memset(file, 0, sizeof file);
+			memcpy(file, "\x93NUMPY", 6);
+			file[6] = (unsigned char)version;
+			file[8] = (unsigned char)n;
+			memcpy(file + head, rows[i].head, n);
+			const int rc = dlb_npy_parse(file, head + n + 8, head + n + 8, "f.npy", &x, &err);
+
+			if (!rows[i].what) {
+				assert(IS(rc, ==, 0) && IS(x.at, ==, head + n));
+				continue;
+			}
+			assert(IS(rc, ==, -1) && SAME(err.where, "f.npy"));
+			/* offsets of the rows are those of version 1 */
+			assert(HAS(err.what, version > 1 && !strncmp(rows[i].what, "byte ", 5) ?
+						     rows[i].what + 8 :
+						     rows[i].what));
+			assert(IS(dlb_npy_parse(file, head + n / 2, head + n + 8, "f.npy", &x, &err), ==,
+				  -1));
+		}
+	/* another first byte, long enough or not */
+	file[0] = 0x92;
+	struct dlb_npy x;
+	struct dlb_error err = { .what = "" };
+	assert(IS(dlb_npy_parse(file, 100, 100, "f.npy", &x, &err), ==, -1) &&
+	       HAS(err.what, "byte 0: not a .npy file"));
+	assert(IS(dlb_npy_parse(file, 0, 0, "f.npy", &x, &err), ==, -1) &&
+	       HAS(err.what, "byte 0: not a .npy file"));
+}
+
 static void test_transform(void)
 {
 	static const unsigned char pixel[4] = { 0, 255, 51, 102 };
 	static const char *const bad[] = {
 		"scale",      "scale=", "scale=x",     "scale=1/0",     "pad=-1",          "pad=1,",
 		"channels=0", "blur=3", "normalise=1", "normalise=1/0", "normalise=1:2/1", "scale=1/255pad=1",
-		",",          "="
+		",",          "=",      "flip=1.5",    "flip=-0.5",     "flip=nan"
 	};
 	const struct dlb_image image = {
 		.bytes = true, .c = 1, .h = 2, .w = 2, .p = (void *)(uintptr_t)pixel
@@ -605,6 +684,7 @@ static void test_batch_dimension(void)
 int main(void)
 {
 	test_idx();
+	test_npy_headers();
 	test_transform();
 	test_grey();
 	test_moving_pixels();

@@ -1,18 +1,23 @@
 /* util: known answers of the generators and hashes, the arena, options, medians, error lines. */
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "util/cores.h"
 #include "util/cli.h"
 #include "util/clock.h"
 #include "util/hash.h"
+#include "util/input.h"
 #include "util/mem.h"
 #include "util/patterns.h"
+#include "util/process.h"
 #include "util/rng.h"
 #include "util/stats.h"
+#include "util/utf8.h"
 #include "check.h"
 #ifdef DLB_MOVES_OFTEN
 #include <sanitizer/asan_interface.h>
@@ -109,6 +114,16 @@ static void test_hash(void)
 		  dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "ab"), "c")));
 	dlb_hash_hex(0, hex);
 	assert(IS(strlen(hex), ==, 16));
+	/* a number is its eight bytes, lowest first, however many of them are zero */
+	for (int shift = 0; shift < 64; shift++) {
+		const uint64_t v = UINT64_C(0xf123456789abcdef) >> shift;
+		unsigned char byte[8];
+
+		for (int i = 0; i < 8; i++)
+			byte[i] = (unsigned char)(v >> 8 * i);
+		assert(IS(dlb_hash_u64(7, v), ==, dlb_hash_bytes(7, byte, 8)));
+	}
+	assert(IS(dlb_hash_u64(7, 0), ==, dlb_hash_bytes(7, "\0\0\0\0\0\0\0", 8)));
 	fd = mkstemp(path);
 	assert(IS(fd, >=, 0) && IS(write(fd, "abc", 3), ==, 3) && !close(fd));
 	assert(!dlb_sha256_file(path, hex, &err));
@@ -135,6 +150,43 @@ static void test_hash(void)
 	assert(IS(dlb_sha256_file("/tmp", hex, &err), ==, -1) && HAS(err.what, "not a file but a folder"));
 }
 
+/* A checksum tells apart small numbers in another order, and other lengths. */
+static void test_checksum(void)
+{
+	static const uint64_t a[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, b[8] = { 5, 6, 7, 8, 1, 2, 3, 4 };
+	struct dlb_checksum x = { { 0 } }, y = { { 0 } }, z = { { 0 } };
+
+	dlb_checksum_add(&x, a, sizeof a);
+	dlb_checksum_add(&y, b, sizeof b);
+	dlb_checksum_add(&z, a, sizeof a - 1);
+	for (int k = 0; k < 4; k++)
+		assert(IS(x.lane[k], !=, y.lane[k]));
+	assert(memcmp(&x, &z, sizeof x));
+}
+
+/* As many bytes as --max-document says are read, and not one more. */
+static void test_longest_text(void)
+{
+	bool list = false;
+	const struct dlb_opt opt = { .name = "list", .type = DLB_OPT_FLAG, .value = &list };
+	struct dlb_cli cli = { .tool = "dlb-x", .usage = "", .summary = "", .opts = &opt, .n_opts = 1 };
+	char path[] = "/tmp/dlb-test-util-XXXXXX", *text;
+	struct dlb_error err;
+	size_t n;
+	int fd = mkstemp(path);
+
+	assert(!dlb_cli_parse(&cli, 2, (char *[]){ "dlb-x", "--max-document=16", NULL }));
+	assert(IS(fd, >=, 0) && IS(write(fd, "{0123456789abcd}", 16), ==, 16));
+	assert(!dlb_input_read_text(path, '{', &text, &n, &err) && IS(n, ==, 16) &&
+	       SAME(text, "{0123456789abcd}"));
+	free(text);
+	assert(IS(write(fd, "\n", 1), ==, 1) && IS(dlb_input_read_text(path, '{', &text, &n, &err), ==, -1) &&
+	       HAS(err.what, "more than 16 bytes") && !text);
+	close(fd);
+	unlink(path);
+	dlb_cli_release(&cli);
+}
+
 /* A name that is no pattern of itself matches itself. */
 static void test_patterns(void)
 {
@@ -144,6 +196,124 @@ static void test_patterns(void)
 	       dlb_pattern_matches("block[0].weight", "block0.weight"));
 	assert(!dlb_pattern_matches("block[0].weight", "block[1].weight") &&
 	       dlb_pattern_matches("a\\b", "a\\b"));
+}
+
+/* An item that is the path of a file means its lines, without empty lines and comments. */
+static void test_pattern_files(void)
+{
+	static const char text[] = "# frozen\n\nhead.*\r\n\r\nblock.0\n#block.1\nlast";
+	static const char *const names[] = { "head.weight", "block.0", "last" };
+	char path[] = "/tmp/dlb-test-util-XXXXXX";
+	struct dlb_patterns p = { .what = "--freeze" }, none = { .what = "--freeze" };
+	struct dlb_arena a = { 0 };
+	struct dlb_error err;
+	int fd = mkstemp(path);
+
+	assert(IS(fd, >=, 0) && IS(write(fd, text, sizeof text - 1), ==, sizeof text - 1) && !close(fd));
+	assert(!dlb_patterns_add(&p, "tail", &a, &err) && !dlb_patterns_add(&p, path, &a, &err));
+	assert(IS(p.n, ==, 4) && SAME(p.item[0], "tail") && SAME(p.item[1], "head.*") &&
+	       SAME(p.item[2], "block.0") && SAME(p.item[3], "last"));
+	assert(IS(dlb_patterns_match(&p, "tail"), ==, 0) && IS(dlb_patterns_match(&p, "head.bias"), ==, 1) &&
+	       IS(dlb_patterns_match(&p, "last"), ==, 3) && IS(dlb_patterns_match(&p, "block.1"), ==, -1) &&
+	       IS(dlb_patterns_match(&p, ""), ==, -1));
+	assert(IS(dlb_patterns_check(&p, names, 3, &err), ==, -1) &&
+	       SAME(err.what, "--freeze: no weight matches 'tail'"));
+	p.item++;
+	p.n--;
+	assert(IS(dlb_patterns_check(&p, names, 3, &err), ==, 0));
+	assert(!truncate(path, 10)); /* the comment and an empty line */
+	assert(IS(dlb_patterns_add(&none, path, &a, &err), ==, -1) && HAS(err.what, "no name in it") &&
+	       SAME(err.where, path));
+	unlink(path);
+	dlb_arena_release(&a);
+}
+
+/* Writes the UTF-8 of a code point as RFC 3629 defines it; the number of bytes. */
+static int utf8_of(unsigned code, unsigned char *s)
+{
+	const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+	static const unsigned char lead[] = { 0, 0xc0, 0xe0, 0xf0 };
+
+	s[0] = (unsigned char)(lead[more] | code >> 6 * more);
+	for (int i = 1; i <= more; i++)
+		s[i] = (unsigned char)(0x80 | (code >> 6 * (more - i) & 0x3f));
+	return more + 1;
+}
+
+/* Characters of UTF-8 are those that the definition writes, and no other bytes of their length. */
+static void test_utf8(void)
+{
+	static const unsigned char ends[] = { 0x00, 0x7f, 0x80, 0x9f, 0xa0, 0xbf, 0xc0, 0xff };
+	unsigned char s[4], t[4];
+	int n_right = 0;
+
+	for (unsigned code = 1; code < 0x110000; code += code < 0x1100 ? 1 : 13)
+		if (code < 0xd800 || code > 0xdfff)
+			assert(dlb_is_utf8((char *)s, (size_t)utf8_of(code, s)));
+	for (unsigned i = 0; i < 256 * 256 * 64; i++) {
+		s[0] = (unsigned char)(i >> 14);
+		s[1] = (unsigned char)(i >> 6);
+		s[2] = ends[i >> 3 & 7];
+		s[3] = ends[i & 7];
+		const unsigned b = s[0];
+		const int n = b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
+		const unsigned code = n == 1 ? b :
+				      n == 2 ? (b & 0x1f) << 6 | (s[1] & 0x3f) :
+				      n == 3 ? (b & 0xf) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3f) :
+					       (b & 7) << 18 | (s[1] & 0x3fu) << 12 | (s[2] & 0x3fu) << 6 |
+						       (s[3] & 0x3f);
+		const bool right = code && code < 0x110000 && (code < 0xd800 || code > 0xdfff) &&
+				   utf8_of(code, t) == n && !memcmp(s, t, (size_t)n);
+
+		if (dlb_is_utf8((char *)s, (size_t)n) != right) {
+			fprintf(stderr, "%02x %02x %02x %02x, %d bytes: %d expected\n", s[0], s[1], s[2],
+				s[3], n, right);
+			abort();
+		}
+		n_right += right;
+	}
+	assert(IS(n_right, >, 100000));
+	assert(dlb_is_utf8(NULL, 0) &&
+	       dlb_is_utf8("a\xc3\x9f"
+			   "b",
+			   4) &&
+	       !dlb_is_utf8("a\xc3\x9f"
+			    "b",
+			    2));
+}
+
+/* Of three children one is stopped and one has ended, unreaped: only living ones get a signal. */
+static void test_processes(void)
+{
+	pid_t child[3];
+	int status;
+
+	for (int i = 0; i < 3; i++) {
+		child[i] = fork();
+		assert(IS(child[i], >=, 0));
+		if (!child[i]) {
+			if (i == 2)
+				_exit(0);
+			alarm(60); /* if the test fails */
+			for (;;)
+				pause();
+		}
+	}
+	siginfo_t info;
+	assert(!waitid(P_PID, (id_t)child[2], &info, WEXITED | WNOWAIT));
+	assert(IS(dlb_process_state(child[2]), ==, 'Z') && !dlb_process_has_stopped(getpid()));
+	assert(!kill(child[1], SIGSTOP) && IS(waitpid(child[1], &status, WUNTRACED), ==, child[1]));
+	assert(WIFSTOPPED(status) && dlb_process_has_stopped(getpid()) &&
+	       IS(dlb_process_state(child[1]), ==, 'T'));
+	assert(IS(dlb_process_signal_descendants(getpid(), SIGCONT, child[0]), ==, 1));
+	assert(IS(waitpid(child[1], &status, WCONTINUED), ==, child[1]) && WIFCONTINUED(status));
+	assert(!dlb_process_has_stopped(getpid()));
+	assert(IS(dlb_process_signal_descendants(getpid(), SIGKILL, 0), ==, 2));
+	for (int i = 0; i < 3; i++) {
+		assert(IS(waitpid(child[i], &status, 0), ==, child[i]));
+		assert(i == 2 ? WIFEXITED(status) : WIFSIGNALED(status) && IS(WTERMSIG(status), ==, SIGKILL));
+	}
+	assert(IS(dlb_process_state(child[0]), ==, 0));
 }
 
 static void test_arena(void)
@@ -235,13 +405,17 @@ static void test_error(void)
 	       IS(strlen(err.what), ==, sizeof err.what - 1));
 	assert(IS(dlb_fail(NULL, NULL, "nobody listens"), ==, -1));
 	assert(SAME(dlb_nearest("gredy", names, 4), "greedy") && SAME(dlb_nearest("EVEN", names, 4), "even"));
+	/* a swap of neighbours is one mistake; a name of six letters may have three mistakes, Levenshtein's */
+	assert(SAME(dlb_nearest("form", (const char *[]){ "fxxm", "from" }, 2), "from"));
+	assert(SAME(dlb_nearest("kitten", (const char *[]){ "sittings", "sitting" }, 2), "sitting") &&
+	       !dlb_nearest("kitten", (const char *[]){ "sittings" }, 1));
 	assert(!dlb_nearest("zzz", names, 4) && !dlb_nearest(big, names, 4) && !dlb_nearest("x", names, 0));
 }
 
 static void test_cli(void)
 {
 	const char *algorithm = "greedy";
-	int64_t m = 1;
+	int64_t m = 1, most = 0;
 	double lr = 0.01;
 	bool list = false, given = false;
 	struct dlb_strlist slow = { 0 };
@@ -251,6 +425,7 @@ static void test_cli(void)
 		{ 0, "lr", DLB_OPT_REAL, &lr, "X", "learning rate", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list, NULL, "list the algorithms", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &slow, "NODE:FACTOR", "stretch a node", NULL, 0, 0 },
+		{ 0, "most", DLB_OPT_BYTES, &most, "BYTES", "bytes that are read", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-x",
 			       .usage = "[OPTION...] [FILE]",
@@ -271,7 +446,23 @@ static void test_cli(void)
 		{ "dlb-x", "a", "b", NULL },
 		{ "dlb-x", "-m99999999999999999999", NULL },
 		{ "dlb-x", "--lis", NULL },
+		{ "dlb-x", "-m1001", NULL },
+		{ "dlb-x", "--lr=1x", NULL },
+		{ "dlb-x", "--most=0", NULL },
+		{ "dlb-x", "--most=-1K", NULL },
+		{ "dlb-x", "--most=K", NULL },
+		{ "dlb-x", "--most=1T", NULL },
+		{ "dlb-x", "--most=1KB", NULL },
+		{ "dlb-x", "--most=8589934592G", NULL },
+		{ "dlb-x", "--most=9223372036854775808", NULL },
 	};
+	static const struct {
+		char *text;
+		int64_t bytes;
+	} sizes[] = { { "--most=1", 1 },
+		      { "--most=64K", 65536 },
+		      { "--most=10M", 10485760 },
+		      { "--most=8589934591G", INT64_MAX - 1073741823 } };
 	int keep = dup(STDERR_FILENO);
 
 	assert(!dlb_cli_parse(&cli, DLB_LEN(good) - 1, good));
@@ -280,6 +471,11 @@ static void test_cli(void)
 	assert(IS(slow.n, ==, 2) && SAME(slow.item[1], "2:3") && IS(cli.n_operands, ==, 1) &&
 	       SAME(cli.operands[0], "-file"));
 	dlb_cli_release(&cli);
+	for (int i = 0; i < DLB_LEN(sizes); i++) {
+		assert(!dlb_cli_parse(&cli, 2, (char *[]){ "dlb-x", sizes[i].text, NULL }) &&
+		       IS(most, ==, sizes[i].bytes));
+		dlb_cli_release(&cli);
+	}
 	assert(freopen("/dev/null", "w", stderr));
 	for (int i = 0; i < DLB_LEN(bad); i++) {
 		int argc = 0;
@@ -312,11 +508,16 @@ int main(void)
 	test_normals();
 	test_rng();
 	test_hash();
+	test_checksum();
 	test_patterns();
+	test_pattern_files();
+	test_utf8();
+	test_processes();
 	test_arena();
 	test_stats();
 	test_error();
 	test_cli();
+	test_longest_text();
 	test_cores();
 	dlb_sleep_s(0.01);
 	assert(IS(dlb_clock_s() - start, >=, 0.01) && IS(dlb_clock_thread_cpu_s(), >=, cpu));
