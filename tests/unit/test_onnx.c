@@ -603,6 +603,26 @@ static void test_first_in_branch(void)
 	n_checked++;
 }
 
+/* A formal input of a body needs a name. */
+static void test_nameless_formal(void)
+{
+	struct model m, body;
+
+	start(&m);
+	raw(initializer(&m, "c", 9, 1), "\1", 1);
+	Onnx__NodeProto *v = vertex(&m, "If", "c", NULL, "z");
+	start(&body);
+	body.g.n_output = body.g.n_node = body.g.n_initializer = 0;
+	body.g.n_input = 1;
+	body.in[0] = value(&body, "", (const char *[]){ NULL });
+	vertex(&body, "Relu", "y", NULL, "r");
+	body.out[body.g.n_output++] = value(&body, "r", (const char *[]){ NULL });
+	attribute(&m, v, "then_branch", 5)->g = &body.g;
+	attribute(&m, v, "else_branch", 5)->g = &body.g;
+	refused(&m, "input 0 of a body of 'If_1' has no name");
+	dlb_arena_release(&body.a);
+}
+
 /* -- whole models -- */
 
 static void one_model(const char *path)
@@ -699,6 +719,7 @@ int main(int argc, char **argv)
 	test_save_beside_constant();
 	test_branches();
 	test_first_in_branch();
+	test_nameless_formal();
 	all_models("share/models");
 	save_and_read("share/models/resnet8.onnx");
 	save_and_read("share/models/digits_mlp.onnx");

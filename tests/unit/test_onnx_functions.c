@@ -316,6 +316,7 @@ enum wrong {
 	OUTSIDE,
 	GRAPH,
 	FORMAL,
+	FORMAL_OUTPUT,
 	MADE,
 	READS,
 	N_WRONG
@@ -344,6 +345,9 @@ static void make_wrong(enum wrong w, struct model *m, struct function f[2])
 	case OUTSIDE: refer(m, vertex(m, "Elu", "x", NULL, "e"), "alpha", 1, "alpha"); break;
 	case GRAPH: attribute(m, call, "body", 5)->g = &m->g; m->g.name = NULL; break;
 	case FORMAL: f[0].in[1] = (char *)"a"; break;
+	case FORMAL_OUTPUT:
+		f[0].out[0] = v->output[0] = (char *)"";
+		break;
 	case MADE: v->output[0] = (char *)"b"; break;
 	case READS: v->input[0] = (char *)"w"; break;
 	default: break;
@@ -364,6 +368,7 @@ static void test_refused(void)
 		[OUTSIDE] = "but is in none",
 		[GRAPH] = "gives a graph",
 		[FORMAL] = "an input of function 'f' has no name",
+		[FORMAL_OUTPUT] = "an output of function 'f' has no name",
 		[MADE] = "makes tensor 'b', which exists already",
 		[READS] = "reads tensor 'w', which nothing makes",
 	};
