@@ -130,6 +130,8 @@ wrong() {
 	wrong "outside the model's 0 to 9" "images:$tmp/flat,labels=$tmp/labels" f32 1x32x32 10
 	sed -i '2s/ 12$//' "$tmp/labels"
 	wrong "labels:2: byte " "images:$tmp/flat,labels=$tmp/labels" f32 1x32x32 10
+	printf '# of the flat folder\n0000.jpg 1\n0001.jpg\0 1\n' >"$tmp/zero"
+	wrong "$tmp/zero:3: byte 32: not a line of text" "images:$tmp/flat,labels=$tmp/zero" f32 1x32x32 10
 	sed -i 2d "$tmp/labels"
 	wrong 'no label for image' "images:$tmp/flat,labels=$tmp/labels" f32 1x32x32 10
 	cp -R "$images" "$tmp/more"
@@ -138,6 +140,12 @@ wrong() {
 	# A class that the training data lack.
 	run -2 --separate-stderr dlb-run --steps 1 --data "images:$images" --test-data "images:$tmp/more" --transform "$augment" "$one"
 	one_line dlb-run "class 'a' is not among the 10 trained on"
+	# Labels that are words, of test data: the line of one that the training data lack.
+	for f in "$tmp/flat"/*.jpg; do echo "${f##*/} cat"; done | sed '1s/cat/dog/' >"$tmp/words"
+	sed '3s/cat/cow/' "$tmp/words" >"$tmp/others"
+	run -2 --separate-stderr dlb-run --steps 1 --data "images:$tmp/flat,labels=$tmp/words" --transform "$augment" \
+		--test-data "images:$tmp/flat,labels=$tmp/others" "$one"
+	one_line dlb-run "$tmp/others:3: class 'cow' is not among the 2 trained on"
 	mkdir "$tmp/none"
 	wrong "no .jpg, .jpeg or .png in '$tmp/none'" "images:$tmp/none" f32 1x32x32 10
 	wrong 'resize=28x28' "images:$images" f32 1x28x28 10
@@ -279,6 +287,14 @@ EOS
 	ids() { "$dump" "$@" "text:$tmp/t,vocab=$tmp/v,merges=$tmp/m" i64 1 8 | od -An -v -t d8 | tr -s ' \n' ' '; }
 	[ "$(ids)" = ' 4 3 6 5 1 7 ' ]
 	[ "$(ids -l)" = ' 3 6 5 1 7 2 ' ]
+	# As in GPT-2: bytes from 0xa1, but for 0xad, stand for themselves; 0x82 and 0xad are numbered from 256. Empty lines
+	# are skipped, and ids may have gaps.
+	printf '%s' '{"â":0,"Ĥ":1,"¬":2,"âĤ":3,"Â":4,"Ń":5,"®":6,"Â®":1100}' >"$tmp/v2"
+	printf '#version: 0.2\n\nâ Ĥ\n\nÂ ®\n' >"$tmp/m2"
+	printf '€\xc2\xad®€' >"$tmp/t2"
+	[ "$("$dump" "text:$tmp/t2,vocab=$tmp/v2,merges=$tmp/m2" i64 1 1101 | od -An -v -t d8 | tr -s ' \n' ' ')" = ' 3 2 4 5 1100 3 ' ]
+	sed -i 's/1100/2000/' "$tmp/v2"
+	wrong "$tmp/v2: id 2000 in a vocabulary of 8 tokens" "text:$tmp/t2,vocab=$tmp/v2,merges=$tmp/m2" i64 1 2001
 	printf 'abz' >"$tmp/t"
 	wrong "$tmp/t: byte 2: the vocabulary has no token for byte 0x7a" "text:$tmp/t,vocab=$tmp/v,merges=$tmp/m" i64 1 8
 	printf 'ab\xc3(' >"$tmp/t"

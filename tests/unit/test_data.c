@@ -4,17 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include "data/bpe.h"
 #include "data/data.h"
 #include "data/idx.h"
 #include "data/npy.h"
+#include "data/random.h"
 #include "data/readers.h"
 #include "data/source.h"
 #include "data/tar.h"
 #include "data/transform.h"
 #include "data/unicode.h"
+#include "util/rng.h"
 #include "check.h"
 
 /* A graph of inputs only: x (n, c, h, w) or (n, d), label (n) or (n, d). */
@@ -72,6 +75,19 @@ static void test_idx(void)
 	for (size_t n = 0; n < z.total_out - 8; n++)		/* the last 8 bytes are gzip's own check */
 		assert(IS(dlb_idx_parse(zip, n, "zip", &x, &err), ==, -1) && err.what[0]);
 	deflateEnd(&z);
+
+	/* of no dimension, and of more than are read: both are otherwise complete */
+	unsigned char dims[4 + 4 * (DLB_MAX_DIMS + 1) + 1] = { 0, 0, 8, DLB_MAX_DIMS + 1 };
+	for (int i = 0; i <= DLB_MAX_DIMS; i++)
+		dims[7 + 4 * i] = 1;
+	assert(IS(dlb_idx_parse(dims, sizeof dims, "dims", &x, &err), ==, -1) && HAS(err.what, "byte 3"));
+	dims[3] = 0;
+	assert(IS(dlb_idx_parse(dims, 5, "dims", &x, &err), ==, -1) &&
+	       HAS(err.what, "byte 3: IDX file of 0 dim"));
+	dims[3] = DLB_MAX_DIMS;
+	assert(IS(dlb_idx_parse(dims, sizeof dims - 4, "dims", &x, &err), ==, 0) &&
+	       IS(x.n_dims, ==, DLB_MAX_DIMS));
+	dlb_idx_release(&x);
 
 	for (size_t n = 0; n < sizeof good; n++)
 		assert(IS(dlb_idx_parse(good, n, "short", &x, &err), ==, -1));
@@ -681,6 +697,159 @@ static void test_batch_dimension(void)
 	}
 }
 
+/* x and label with the samples in their first or last dimension. */
+static void make_table(struct dlb_graph *g, bool last, int64_t n_x, enum dlb_dtype x, int64_t n_label,
+		       enum dlb_dtype label, int64_t bound)
+{
+	make_graph(g, &n_x, 2, x, 2, bound);
+	for (int t = 0; t < 2; t++) {
+		g->tensor[t].dtype = t ? label : x;
+		g->tensor[t].dim[!last] = (struct dlb_dim){ 0, t ? n_label : n_x };
+		g->tensor[t].dim[last] = (struct dlb_dim){ 1, 0 };
+	}
+}
+
+/* Samples in the first dimension or in the last one: a sample is a row or a column. */
+static void test_tables(bool last)
+{
+	static const int64_t rows[6] = { 0, 1, 2, 3, 4, 0 }, classes[2] = { 1, 0 };
+	char path[2][40] = { "/tmp/dlb-test-XXXXXX", "/tmp/dlb-test-XXXXXX" }, spec[120];
+	struct dlb_error err = { .what = "" };
+	struct dlb_data_choice choice = { .spec = spec, .seed = 1 };
+	struct dlb_graph g;
+	struct dlb_data *d;
+	int64_t x[6], y[6];
+	float one_hot[50];
+
+	for (int i = 0; i < 2; i++) {
+		const int fd = mkstemp(path[i]);
+
+		assert(IS(fd, >=, 0) && IS(write(fd, "cabbac\nd", 8), ==, 8) && !close(fd));
+	}
+	snprintf(spec, sizeof spec, "tokens:%s", path[0]);
+	make_table(&g, last, 3, DLB_I64, 3, DLB_I64, 5);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0) && IS(dlb_data_count(d), ==, 2));
+	assert(IS(dlb_data_fill(d, 0, 0, 0, 2, x, &err), ==, 0) &&
+	       IS(dlb_data_fill(d, 1, 0, 0, 2, y, &err), ==, 0));
+	static const int64_t token[7] = { 3, 1, 2, 2, 1, 3, 0 };
+	for (int i = 0; i < 2; i++)
+		for (int j = 0; j < 3; j++)
+			assert(IS(x[last ? 2 * j + i : 3 * i + j], ==, token[3 * i + j]) &&
+			       IS(y[last ? 2 * j + i : 3 * i + j], ==, token[3 * i + j + 1]));
+	assert(IS(dlb_data_counted(d, 1, 0, 0, 2), ==, 6));
+	dlb_data_close(d);
+	dlb_graph_release(&g);
+
+	snprintf(spec, sizeof spec, "digits");
+	make_table(&g, last, 64, DLB_F32, 10, DLB_F32, 10);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, 0) &&
+	       IS(dlb_data_fill(d, 1, 0, 0, 5, one_hot, &err), ==, 0));
+	for (int i = 0; i < 5; i++) /* the first digits are 0, 1, 2, 3, 4 */
+		for (int j = 0; j < 10; j++)
+			assert(IS(one_hot[last ? 5 * j + i : 10 * i + j], ==, i == j));
+	dlb_data_close(d);
+	dlb_graph_release(&g);
+	make_table(&g, last, 60, DLB_F32, 10, DLB_F32, 10);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) &&
+	       SAME(err.what, "input 'x' wants 60 values a sample, the data give 1x8x8"));
+	dlb_graph_release(&g);
+
+	snprintf(spec, sizeof spec, "npy:%s,%s", path[0], path[1]);
+	write_npy(path[0], "i8", 2, 3, rows);
+	write_npy(path[1], "i8", 2, 1, classes);
+	make_table(&g, last, 3, DLB_I64, 4, DLB_I64, 5);
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1));
+	assert(SAME(err.what, "label 'label' wants 4 values a sample, the data give one"));
+	dlb_graph_release(&g);
+	for (int i = 0; i < 2; i++)
+		unlink(path[i]);
+}
+
+/* Random data are numbers of one stream, whatever type holds them: element e is number e % 4 of draw e / 4. */
+static void test_normals(void)
+{
+	enum { N = 301 };
+	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_F16 };
+	static double got[2 * N];
+	float z[4];
+
+	for (int k = 0; k < DLB_LEN(types); k++)
+		for (int64_t sample = 0; sample < 5; sample++) {
+			const size_t bytes = N * dlb_dtype_bytes(types[k]);
+
+			memset(got, 0x5a, sizeof got);
+			dlb_random_fill(3, 4, sample, N, types[k], 0, got);
+			for (size_t i = bytes; i < sizeof got; i++)
+				assert(IS(((unsigned char *)got)[i], ==, 0x5a));
+			for (int64_t i = 0; i < N; i++) {
+				const uint64_t e = (uint64_t)(sample * N + i);
+				double want;
+
+				dlb_philox_normals(3, 4, e / 4, 1, z);
+				dlb_value_set(&want, types[k], 0, (double)z[e % 4]);
+				assert(IS(dlb_value_real(got, types[k], i), ==,
+					  dlb_value_real(&want, types[k], 0)));
+			}
+		}
+}
+
+/* Data with one array of labels do not fit a model of two. */
+static void test_two_labels(void)
+{
+	const struct dlb_data_choice choice = { .spec = "digits", .seed = 1 };
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g;
+	struct dlb_data *d;
+
+	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F32, 1, 10);
+	g.input = dlb_arena_array(&g.arena, 3, sizeof *g.input);
+	g.input[1] = 1;
+	g.input[2] = dlb_graph_add_tensor(&g, "other", DLB_T_LABEL);
+	g.input[0] = 0;
+	g.n_inputs = 3;
+	g.tensor[2].dtype = DLB_I64;
+	g.tensor[2].n_dims = 1;
+	g.tensor[2].dim[0] = (struct dlb_dim){ 1, 0 };
+	assert(IS(dlb_data_open(&d, &choice, &g, &err), ==, -1) &&
+	       HAS(err.what, "bring one array of labels, but the losses want 'other' too") &&
+	       HAS(err.hint, "npy:"));
+	dlb_graph_release(&g);
+}
+
+/* Paths of files are made absolute, also those of options; words are kept. */
+static void test_absolute(void)
+{
+	static const char *const rows[][2] = {
+		{ "random", "random" },
+		{ "digits:test", "digits:test" },
+		{ "npy:a,b,b", "npy:%s/a,%s/b,%s/b" },
+		{ "idx:./a,x/../b", "idx:%s/a,%s/b" },
+		{ "text:a,vocab=b,merges=a", "text:%s/a,vocab=%s/b,merges=%s/a" },
+		{ "tokens:b,type=u16", "tokens:%s/b,type=u16" },
+	};
+	char dir[] = "/tmp/dlb-test-XXXXXX", *was = getcwd(NULL, 0), *here, *got, want[600];
+	struct dlb_error err = { .what = "" };
+
+	assert(was && mkdtemp(dir) && !chdir(dir) && !mkdir("x", 0700));
+	here = getcwd(NULL, 0);
+	for (int i = 0; i < 2; i++)
+		assert(!fclose(fopen(i ? "a" : "b", "w")));
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		snprintf(want, sizeof want, rows[i][1], here, here, here);
+		assert(IS(dlb_data_absolute(rows[i][0], &got, &err), ==, 0) && SAME(got, want));
+		free(got);
+	}
+	assert(IS(dlb_data_absolute("npy:a,none", &got, &err), ==, -1) &&
+	       HAS(err.what, "cannot open 'none'"));
+	assert(IS(dlb_data_absolute("npy:a,", &got, &err), ==, -1) &&
+	       HAS(err.what, "a file's name is missing"));
+	assert(IS(dlb_data_absolute("text:a,vocab=none,merges=b", &got, &err), ==, -1) &&
+	       HAS(err.what, "cannot open 'none'"));
+	unlink("a"), unlink("b"), rmdir("x");
+	assert(!chdir(was) && !rmdir(dir));
+	free(was), free(here);
+}
+
 int main(void)
 {
 	test_idx();
@@ -696,6 +865,11 @@ int main(void)
 	test_random();
 	test_tar_names();
 	test_batch_dimension();
+	test_tables(false);
+	test_tables(true);
+	test_normals();
+	test_two_labels();
+	test_absolute();
 	puts("data: IDX, transforms, seed, pieces, digits, text, random, orders, tar names, batch "
 	     "dimensions");
 	return 0;

@@ -244,6 +244,20 @@ static void test_refs(void)
 	assert(SAME(buf, "/gra"));
 	assert(!dlb_ref_known(&r, known, &err));
 	assert(IS(dlb_ref_known(&op, known, &err), ==, -1) && HAS(err.what, "unknown member 'id'"));
+	assert(IS(dlb_ref_known(&ops, known, &err), ==, -1) && HAS(err.what, "expected an object"));
+	dlb_doc_release(&d);
+
+	/* a line for each member or array of containers down to depth 3, and no further */
+	char *text;
+	assert(!parse(&d,
+		      "{\"dlb\":\"1.0\",\"plan\":{\"a\":{\"b\":[[1],[{\"c\":2}]],\"d\":{\"e\":[]}},\"f\":[[1,"
+		      "2],[]]}}",
+		      NULL));
+	text = text_of(&d);
+	assert(SAME(text, "{\n \"dlb\":\"1.0\",\n \"plan\":{\n  \"a\":{\n   \"b\":[[1],[{\"c\":2}]],\n   "
+			  "\"d\":{\"e\":[]}},\n"
+			  "  \"f\":[\n   [1,2],\n   []]}}\n"));
+	free(text);
 	dlb_doc_release(&d);
 }
 
