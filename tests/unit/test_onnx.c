@@ -276,6 +276,21 @@ static void test_wire(void)
 	}
 	free(p);
 
+	/* numbers of four and eight bytes, and their length, in a field that ONNX does not know: 100 << 3 | type */
+	for (int type = 1; type <= 5; type += 4)
+		for (size_t k = 0; k <= 8; k++) {
+			uint8_t *field = dlb_xcalloc(2 + k, 1);
+
+			field[0] = (uint8_t)(0xa0 | type);
+			field[1] = 0x06;
+			const bool whole = k == (type == 1 ? 8 : 4);
+			assert(IS(dlb_onnx_parse(field, 2 + k, "m.onnx", &g, &err), ==, -1));
+			assert(IS(k < (type == 1 ? 8 : 4), ==,
+				  !strcmp(err.what, "truncated number at byte 0")));
+			assert(!whole || !strstr(err.what, "at byte"));
+			free(field);
+		}
+
 	/* graph in attribute in node in graph ...: deep nesting */
 	enum { DEPTH = 200000 };
 	uint8_t *deep = NULL;
@@ -491,6 +506,41 @@ static void test_save_made_weight(void)
 	    dlb_onnx_read(saved, &g, &err))
 		die("made");
 	assert(IS(g.n_ops, ==, 1) && !memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
+/* Saving embeds the external data of the constants of vertices as well. */
+static void test_save_external(void)
+{
+	static const float in_file[3] = { 9, 3, 4 }, new_values[2] = { 5, 6 };
+	char path[300], saved[300];
+	struct dlb_graph g;
+	struct model m;
+	size_t n;
+
+	write_file("w.bin", in_file, sizeof in_file);
+	external(&m, "w.bin", "4", "8");
+	Onnx__TensorProto *k = dlb_arena_alloc(&m.a, sizeof *k);
+	*k = *m.init[0];
+	k->name = (char *)"";
+	attribute(&m, vertex(&m, "Constant", NULL, NULL, "k"), "value", 4)->t = k;
+	vertex(&m, "Add", "y", "k", "z");
+	uint8_t *p = pack(&m, &n);
+	write_file("apart.onnx", p, n);
+	free(p);
+	dlb_arena_release(&m.a);
+	snprintf(path, sizeof path, "%s/apart.onnx", dir);
+	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
+	const struct dlb_named w = { "w", { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } }, new_values };
+	if (dlb_onnx_save(path, saved, &w, 1, &err))
+		die("external data");
+	snprintf(path, sizeof path, "%s/w.bin", dir);
+	assert(IS(unlink(path), ==, 0));
+	if (dlb_onnx_read(saved, &g, &err))
+		die("external data embedded");
+	assert(!memcmp(g.tensor[tensor_named(&g, "k")].data, in_file + 1, 8) &&
+	       !memcmp(g.tensor[tensor_named(&g, "w")].data, new_values, 8));
 	dlb_graph_release(&g);
 	n_checked++;
 }
@@ -716,6 +766,7 @@ int main(int argc, char **argv)
 	test_external();
 	test_external_digest();
 	test_save_made_weight();
+	test_save_external();
 	test_save_beside_constant();
 	test_branches();
 	test_first_in_branch();
