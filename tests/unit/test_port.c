@@ -4,6 +4,7 @@
  *   dp is the best of all chains of ideals, and auto is never worse than it;
  *   chains are joined only along the graph and within memory;
  *   bounds hold, and often prove the plan optimal; minimum cuts are those of all subsets;
+ *   loads, and their power norm, stay right from move to move;
  *   memory and kernels are respected, and a network that cannot be placed gives status 1;
  *   the same seed and effort give the same placement. */
 #include <math.h>
@@ -13,6 +14,7 @@
 #include "convert/convert.h"
 #include "graph/graph_json.h"
 #include "place/ideals.h"
+#include "place/loads.h"
 #include "place/min_cut.h"
 #include "place/place.h"
 #include "place/problem.h"
@@ -29,7 +31,7 @@ struct made {
 	struct dlb_problem p;
 };
 
-static int n_joined, n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains;
+static int n_joined, n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains, n_moves;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
@@ -505,6 +507,64 @@ static void test_chains(uint64_t seed)
 	release(&m);
 }
 
+/* After each of many moves, what dlb_loads keeps is what the placement has by the definitions. */
+static void test_loads(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct net t;
+	struct made m;
+	struct dlb_port port;
+	struct dlb_loads a;
+	int at[64] = { 0 };
+	double load[8];
+
+	dlb_rng_init(&r, seed);
+	draw(&t, &r, 4 + (int)dlb_rng_below(&r, 12), false);
+	make(&m, &t, DLB_THROUGHPUT, seed);
+	dlb_port_init(&port, &m.p, false);
+	for (int c = 0; c < port.n; c++)
+		at[c] = (int)dlb_rng_below(&r, (uint64_t)port.n_nodes);
+	for (int c = 0; c < port.n; c++) /* where it has a kernel */
+		while (isinf(port.work_s[c * port.n_nodes + at[c]]))
+			at[c] = (at[c] + 1) % port.n_nodes;
+	struct dlb_search s = { .port = &port };
+	dlb_loads_init(&a, &s, at, seed % 2);
+	dlb_loads_set_exponent(&a, 1 + (int)(seed % 3), 1);
+	for (int k = 0; k < 30; k++) {
+		const int c = (int)dlb_rng_below(&r, (uint64_t)port.n),
+			  to = (int)dlb_rng_below(&r, (uint64_t)port.n_nodes);
+		double from_s, to_s, energy = 0;
+		if (to == at[c] || !dlb_loads_may(&a, c, to))
+			continue;
+		dlb_loads_gains(&a, c, to, &from_s, &to_s);
+		dlb_loads_move(&a, c, to, from_s, to_s);
+		assert(IS(at[c], ==, to));
+		dlb_port_throughput_s(&port, at, load);
+		for (int d = 0; d < port.n_nodes; d++) {
+			double used = 0, x;
+			int n = 0;
+			for (int i = 0; i < port.n; i++)
+				if (at[i] == d) {
+					used += port.bytes[i];
+					assert(IS(a.member[d * port.n + a.pos[i]], ==, i));
+					n++;
+				}
+			assert(IS(a.size[d], ==, n) && IS(fabs(a.used[d] - used), <=, 1e-9) &&
+			       IS(fabs(a.load[d] - load[d]), <=, 1e-9));
+			x = load[d]; /* and, where memory may be exceeded, 2 % and the part by which it is */
+			if (a.soft && used > port.room_bytes[d])
+				x += 0.02 + (used - port.room_bytes[d]) / port.room_bytes[d];
+			x = x < 0.01 ? 0 : fmin(x, 100);
+			energy += pow(x, a.q);
+		}
+		assert(IS(fabs(a.energy - energy), <=, 1e-6 * energy));
+		n_moves++;
+	}
+	dlb_loads_release(&a);
+	dlb_port_release(&port);
+	release(&m);
+}
+
 int main(void)
 {
 	for (int seed = 1; seed <= check_cases(600); seed++)
@@ -519,6 +579,9 @@ int main(void)
 		test_bounds((uint64_t)seed);
 	for (int seed = 1; seed <= check_cases(100); seed++)
 		test_chains((uint64_t)seed);
+	for (int seed = 1; seed <= 100; seed++)
+		test_loads((uint64_t)seed);
+	assert(IS(n_moves, >, 500));
 	assert(IS(n_joined, >, check_cases(100) / 4));
 	assert(IS(n_tight_chains, >, n_chains / 3));
 	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d "

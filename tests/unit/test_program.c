@@ -10,6 +10,7 @@
 #include "plan/schedule.h"
 #include "plan/sharing.h"
 #include "plan/timeline.h"
+#include "plan/verify.h"
 
 static int checked, messages, arenas, wide;
 static double worst = 1, fullest;
@@ -565,6 +566,42 @@ static void test_norm(uint64_t seed)
 	end(&d, &p);
 }
 
+/* The same on a node that updates nothing: no update of its own comes too early. */
+static void test_norm_alone(void)
+{
+	struct dag_options o = {
+		.seed = 2, .n_forward = 12, .training = true, .cluster = "cpu:2", .batch = 8
+	};
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	int at = 0;
+
+	dlb_rng_init(&r, 1);
+	dag_init(&d, &o);
+	make(&d, &p, 2, "1f1b", &r);
+	memset(p.placement, 0, (size_t)p.n_ops * sizeof *p.placement);
+	dlb_schedule_order(&p, &d.c, dlb_schedule_find("1f1b"), NULL);
+	p.clip = true;
+	compile(&d, &p, 8, &g, 2);
+	struct dlb_node_program *np = &g.node[1];
+	while (at < np->n_instr &&
+	       !(np->instr[at].verb == DLB_COLLECTIVE && np->instr[at].what == DLB_RUN_NORM))
+		at++;
+	assert(IS(at, <, np->n_instr));
+	memmove(np->instr + at, np->instr + at + 1, (size_t)(np->n_instr - at - 1) * sizeof *np->instr);
+	np->n_instr--;
+	assert(dlb_program_verify(&g, &d.c, &err));
+	struct dlb_lifetimes *l = dlb_lifetimes_new(&d.g);
+	assert(IS(dlb_verify_lifetimes(l, &g, 1, &err), ==, -1) &&
+	       HAS(err.what, "node 1: the global norm is never taken"));
+	dlb_lifetimes_free(l);
+	dlb_program_release(&g);
+	end(&d, &p);
+}
+
 /* Two nodes that each begin with an op that needs the other's last op: refused, with node and op. */
 static void test_deadlock(void)
 {
@@ -688,6 +725,7 @@ int main(void)
 		test_replicas_moved((uint64_t)seed);
 	for (int seed = 1; seed <= check_cases(20); seed++)
 		test_norm((uint64_t)seed);
+	test_norm_alone();
 	for (int seed = 1; seed <= 12; seed++)
 		test_copied((uint64_t)seed, seed % 2);
 	assert(IS(n_copied, >, 8));
