@@ -525,6 +525,10 @@ static void test_stops(void)
 	assert(!b.history[0].test_a && b.history[0].test_b);
 	turn(r, &b, 10, 9.75, 9.75, "a", one);
 	assert(b.history[1].test_a && b.history[1].test_b);
+	/* one balanced round is not enough: the one before, or the one after, is not */
+	assert(!b.converged);
+	turn(r, &b, 10, 10, 9.5, "b", other);
+	assert(!b.history[2].test_a && !b.converged);
 	dlb_balance_release(&b);
 
 	/* unchanged for three rounds, but condition B is unreachable: the floor */
