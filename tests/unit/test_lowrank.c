@@ -390,11 +390,40 @@ static bool lowrank_vectors(void)
 	return true;
 }
 
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Keys of columns differ from gradient to gradient and from step to step; the numbers are those of splitmix64, of
+ * which Rosetta Code, "Pseudo-random numbers/Splitmix64", has the first five for the seed 1234567. */
+static void keys(void)
+{
+	static const uint64_t known[] = { UINT64_C(6457827717110365317), UINT64_C(3203168211198807973),
+					  UINT64_C(9817491932198370423), UINT64_C(4593380528125082431),
+					  UINT64_C(16408922859458223821) };
+	enum { IDS = 40, STEPS = 50 };
+	uint64_t key[IDS * STEPS];
+	double x[2 * DLB_LEN(known)];
+
+	dlb_splitmix_fill(x, DLB_LEN(known), 2, 1234567);
+	for (int i = 0; i < DLB_LEN(known); i++)
+		assert(IS(x[2 * i], ==, (double)(known[i] >> 11) * 0x1p-52 - 1));
+	for (int i = 0; i < IDS * STEPS; i++)
+		key[i] = dlb_lowrank_key((uint64_t)(i / STEPS), (uint64_t)(i % STEPS));
+	qsort(key, IDS * STEPS, sizeof *key, by_size);
+	for (int i = 1; i < IDS * STEPS; i++)
+		assert(IS(key[i - 1], !=, key[i]));
+}
+
 int main(void)
 {
 	dlb_rng_init(&rng, 1);
 	bases();
 	passes();
+	keys();
 	const bool shared = lowrank_vectors();
 	printf("%ld checks of low rank%s\n", n_checks,
 	       shared ? ", shared vectors included" : "; skipped the shared vectors: not found");

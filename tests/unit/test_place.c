@@ -1,8 +1,10 @@
 /* Properties of placements on random training graphs (seeds are printed):
  *   every algorithm's plan passes dlb_plan_check and its programs verify, or it returns status 1;
+ *   times of groups are sums over ops; etf places what it should by hand;
  *   no step is shorter than the lower bound; the default rule is never worse than the best trivial plan, nor auto than
  *   anneal or refine of the same effort. */
 #include "check.h"
+#include "fork.h"
 #include "place_cases.h"
 #include "place/bound.h"
 #include "place/problem.h"
@@ -105,6 +107,85 @@ static void test_fixed_batch(void)
 	dag_release(&d);
 }
 
+/* Times of groups: on each node the sum over their ops and micro-batches, with its kappa and weight, and with its
+ * memory, if it names one. */
+static void test_times(void)
+{
+	const double weight[3] = { 1.25, .5, 1.25 }, kappa[3] = { 1, 1.25, 3 };
+	struct dag_options o = { .seed = 5,
+				 .n_forward = 10,
+				 .training = true,
+				 .colocate = .5,
+				 .cluster = "cpu:2 cpu:1*0.5",
+				 .batch = 14 };
+	struct dlb_problem p = { .micro_batches = 4,
+				 .batch = 14,
+				 .schedule = dlb_schedule_find("1f1b"),
+				 .weight = weight,
+				 .kappa = kappa };
+	struct dlb_error err = { .what = "" };
+	struct dag d;
+	double memory_s = 0;
+
+	dag_init(&d, &o);
+	const int m = dlb_cluster_add_memory(&d.cl, 0, "slow", "cxl", 1e9);
+	d.cl.memory[m].bandwidth_Bps = 1e7;
+	d.cl.memory[m].users = 1;
+	d.cl.node[1].memory[0] = m;
+	d.cl.node[1].n_memories = 1;
+	for (int i = 0; i < d.g.n_ops; i++)
+		d.g.op[i].bytes = 1e5; /* of a sample: 10 ms */
+	p.graph = &d.g;
+	p.cluster = &d.cl;
+	p.cost = &d.c;
+	if (dlb_problem_init(&p, &err))
+		die("times", 5, &err);
+	for (int g = 0; g < p.n_groups; g++)
+		for (int n = 0; n < 3; n++) {
+			double s = 0;
+			for (int i = 0; i < d.g.n_ops; i++)
+				for (int k = 0; k < 4 && p.group_of[i] == g;
+				     k++) { /* 4, 4, 3, 3 samples; an update once */
+					const bool once = d.g.op[i].phase == DLB_UPDATE;
+					s += once && k ? 0 : dlb_cost_op_s(&d.c, i, n, k < 2 ? 4 : 3);
+				}
+			memory_s += n == 1 ? s : n == 0 ? -s : 0;
+			s *= kappa[n] / weight[n];
+			assert(IS(fabs(dlb_time_s(&p, g, n) - s), <=, 1e-9 * s));
+		}
+	assert(IS(memory_s, >, 0)); /* the memory makes its node slower */
+	dlb_problem_release(&p);
+	dag_release(&d);
+}
+
+/* Of ops that could start together, etf takes the one with the longest way to the end first: here the longest one. */
+static void test_etf(void)
+{
+	static const int ms[] = { 1, 2, 3, 4, 6 }, node[] = { 1, 0, 1, 1, 0 };
+	struct dlb_error err = { .what = "" };
+	struct dlb_problem p;
+	struct fork f;
+	int placement[DLB_LEN(ms) + 1];
+
+	fork_init(&f, DLB_LEN(ms), "cpu:2");
+	for (int i = 0; i < DLB_LEN(ms); i++)
+		fork_time(&f.c, 0, i, ms[i] * FORK_MS);
+	p = (struct dlb_problem){ .graph = &f.g,
+				  .cluster = &f.cl,
+				  .cost = &f.c,
+				  .micro_batches = 1,
+				  .batch = FORK_BATCH,
+				  .schedule = dlb_schedule_find("1f1b") };
+	fork_must(dlb_problem_init(&p, &err), &err);
+	for (const struct dlb_placer *x = dlb_placers; x->name; x++)
+		if (!strcmp(x->name, "etf"))
+			fork_must(x->place(&p, placement, &err), &err);
+	for (int i = 0; i < DLB_LEN(ms); i++)
+		assert(IS(placement[i], ==, node[i]));
+	dlb_problem_release(&p);
+	fork_release(&f);
+}
+
 int main(void)
 {
 	const int n = check_long() ? 48 : 6;
@@ -112,6 +193,8 @@ int main(void)
 	for (int seed = 1; seed <= n; seed++)
 		test_all_placers((uint64_t)seed);
 	test_fixed_batch();
+	test_times();
+	test_etf();
 	printf("test_place: %d plans (%d refused) on seeds 1..%d\n", n_plans, n_refused, n);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include "plan/replica.h"
 #include "plan/report.h"
 #include "plan/schedule.h"
+#include "plan/sharing.h"
 #include "plan/timeline.h"
 
 static struct dag d;
@@ -223,6 +224,39 @@ static void test_report(void)
 	dlb_doc_release(&doc);
 }
 
+/* A graph whose batch is fixed takes it whole: in one micro-batch, in one replica, and no other number of samples. */
+static void test_fixed_batch(void)
+{
+	static const struct {
+		int micro_batches, replicas, more;
+	} rows[] = { { 1, 1, 0 }, { 2, 1, 0 }, { 1, 2, 0 }, { 1, 1, 1 } };
+	struct dlb_error err = { .what = "" };
+
+	d.g.fixed_batch = true;
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		struct dlb_plan p;
+
+		dlb_plan_init(&p, d.g.n_ops, 2);
+		p.graph = &d.g;
+		p.batch = d.g.batch + rows[i].more;
+		p.micro_batches = rows[i].micro_batches;
+		p.schedule = "1f1b";
+		dlb_schedule_order(&p, &d.c, dlb_schedule_find(p.schedule), NULL);
+		if (rows[i].replicas > 1) {
+			dlb_plan_set_replicas(&p, 2, (int[]){ 0, -1, 1, -1 });
+			dlb_sharing_init(&p.sharing);
+		}
+		if (i == 0)
+			assert(IS(dlb_plan_check(&p, &d.c, &err), ==, 0));
+		else
+			assert(IS(dlb_plan_check(&p, &d.c, &err), ==, -1) &&
+			       SAME(err.where, "/plan/micro_batches") &&
+			       HAS(err.what, "takes 16 samples in one micro-batch and one replica"));
+		dlb_plan_release(&p);
+	}
+	d.g.fixed_batch = false;
+}
+
 int main(void)
 {
 	struct dag_options o = { .seed = 11,
@@ -237,6 +271,7 @@ int main(void)
 	test_refused();
 	test_sizes();
 	test_report();
+	test_fixed_batch();
 	dag_release(&d);
 	printf("test_plan: round trips of plan and report, an edited placement, 23 plans refused, sizes of "
 	       "micro-batches\n");
