@@ -224,6 +224,61 @@ static void test_report(void)
 	dlb_doc_release(&doc);
 }
 
+/* Sums by their size: members of the plan that are read and written again, and those that are refused. */
+static void test_by_size(void)
+{
+	static const struct {
+		const char *allreduce, *by_size, *where, *says;
+	} rows[] = { { "auto",
+		       "[{'from_bytes':0,'allreduce':'doubling'},{'from_bytes':4096,'allreduce':'ring'}]",
+		       NULL, "" },
+		     { "auto", "[]", NULL, "" },
+		     { "ring", "[]", NULL, "" },
+		     { "ring", "[{'from_bytes':0,'allreduce':'ring'}]", "/plan/allreduce_by_size",
+		       "sums go by 'ring', whatever their size; 'auto' chooses by size" },
+		     { "auto", "[{'from_bytes':1,'allreduce':'ring'}]",
+		       "/plan/allreduce_by_size/0/from_bytes", "1 is above 0" },
+		     { "auto", "[{'from_bytes':0,'allreduce':'tree'},{'from_bytes':0,'allreduce':'ring'}]",
+		       "/plan/allreduce_by_size/1/from_bytes", "0 is below 1" },
+		     { "auto", "[{'from_bytes':0,'allreduce':'mpi'}]", "/plan/allreduce_by_size/0",
+		       "no way to sum 'mpi'" },
+		     { "auto", "[{'from_bytes':0,'allreduce':'x'}]", "/plan/allreduce_by_size/0",
+		       "no way to sum 'x'" },
+		     { "x", "[]", "/plan/allreduce", "no way to sum 'x'" } };
+
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		struct dlb_sharing s;
+		struct dlb_error err = { .what = "" };
+		struct dlb_doc doc;
+		char *text = dlb_xprintf("%s", rows[i].by_size);
+
+		for (char *at = text; *at; at++)
+			*at = *at == '\'' ? '"' : *at;
+		json_t *list = json_loads(text, 0, NULL);
+		assert(list);
+		set_doc(&doc,
+			json_pack("{ss,sO}", "allreduce", rows[i].allreduce, "allreduce_by_size", list));
+		const struct dlb_ref plan = dlb_ref_root(&doc, "plan");
+		dlb_sharing_init(&s);
+		const int rc = dlb_sharing_read(&plan, &s, &err);
+		assert(IS(rc, ==, rows[i].where ? -1 : 0) && HAS(err.what, rows[i].says) &&
+		       (!rc || SAME(err.where + strlen("test.json: "), rows[i].where)));
+		if (!rc) {
+			json_t *back = json_object();
+			dlb_sharing_write(&s, back);
+			assert(SAME(json_string_value(json_object_get(back, "allreduce")),
+				    rows[i].allreduce) &&
+			       (json_array_size(list) ?
+					json_equal(json_object_get(back, "allreduce_by_size"), list) :
+					!json_object_get(back, "allreduce_by_size")));
+			json_decref(back);
+		}
+		json_decref(list);
+		dlb_doc_release(&doc);
+		free(text);
+	}
+}
+
 /* A graph whose batch is fixed takes it whole: in one micro-batch, in one replica, and no other number of samples. */
 static void test_fixed_batch(void)
 {
@@ -271,6 +326,7 @@ int main(void)
 	test_refused();
 	test_sizes();
 	test_report();
+	test_by_size();
 	test_fixed_batch();
 	dag_release(&d);
 	printf("test_plan: round trips of plan and report, an edited placement, 23 plans refused, sizes of "
