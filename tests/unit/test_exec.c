@@ -1,5 +1,5 @@
 /* lib/exec on one node: a whole run on the digits, continued from checkpoints bit for bit, stopped for every
- * possible reason; measuring; dry runs; thinning of records. Several nodes: tests/run.bats. */
+ * possible reason; measuring; dry runs; thinning of records; steps left. Several nodes: tests/run.bats. */
 #define _XOPEN_SOURCE 700	/* mkdtemp */
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "exec/engine.h"
 #include "exec/exec.h"
 #include "exec/record.h"
+#include "exec/run.h"
 #include "exec/section.h"
 #include "graph/graph_json.h"
 #include "graph/order.h"
@@ -325,6 +326,36 @@ static void test_record(bool rare)
 	dlb_record_release(&r);
 }
 
+/* Steps left are those that are made until a limit is reached, from every step before it. */
+static void test_left(void)
+{
+	for (int count = 1; count <= 13; count++)
+		for (int limit = 0; limit < 12; limit++) {
+			static struct run r;
+			struct dlb_progress_state at[64] = { { .step = 0 } };
+			int n = 0;
+
+			r.size[0] = 4;
+			r.count = count;
+			r.end_step = limit % 3 ? 5 * (limit % 3) : INT64_MAX;
+			r.end_epoch = limit % 4 ? limit % 4 : limit % 3 ? INT64_MAX : 2;
+			r.end_position = count > 4 && limit % 2 ? 4 : 0;
+			while (!dlb_run_limit_reached(&r, &at[n])) {
+				assert(IS(n, <, 63));
+				at[n + 1] = at[n];
+				dlb_run_advance(&r, &at[++n]);
+			}
+			assert(IS(n, >, 0));
+			for (int i = 0; i <= n; i++) {
+				r.at = at[i];
+				assert(IS(dlb_run_left_steps(&r), ==, n - i));
+			}
+			r.end_step = r.end_epoch = INT64_MAX;
+			assert(IS(dlb_run_left_steps(&r), ==, INT64_MAX) &&
+			       !dlb_run_limit_reached(&r, &at[n]));
+		}
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/dlb-test-XXXXXX", command[64];
@@ -337,6 +368,7 @@ int main(void)
 	assert(mkdtemp(dir));
 	test_record(false);
 	test_record(true);
+	test_left();
 	make_doc(&doc, 32, 1);
 	make_doc(&four, 32, 4);
 	test_training(&doc, &four);
