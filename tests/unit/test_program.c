@@ -6,6 +6,7 @@
 #include "plan/program.h"
 #include "plan/program_verify.h"
 #include "plan/bucket_cost.h"
+#include "plan/print.h"
 #include "plan/replica.h"
 #include "plan/schedule.h"
 #include "plan/sharing.h"
@@ -627,6 +628,62 @@ static void test_deadlock(void)
 	end(&d, &p);
 }
 
+/* The printed program has a line per instruction; that of an op says where its first output lies. */
+static void test_print(void)
+{
+	struct dag_options o = {
+		.seed = 4, .n_forward = 10, .training = true, .cluster = "cpu:2", .batch = 8
+	};
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_rng r;
+	char *text, *at, place[80], number[16];
+	size_t size;
+	int said = 0;
+
+	begin(&d, &p, &o, 2, "1f1b", 4, &r);
+	compile(&d, &p, 8, &g, 4);
+	FILE *f = open_memstream(&text, &size);
+	dlb_program_print(&g, f);
+	fclose(f);
+	at = text;
+	for (int n = 0; n < 2; n++) {
+		const struct dlb_node_program *np = &g.node[n];
+		snprintf(place, sizeof place, "node %d: %d instructions, arena %zu bytes", n, np->n_instr,
+			 np->arena_bytes);
+		for (int i = -1; i < np->n_instr; i++) {
+			char *end = strchr(at, '\n');
+			assert(end);
+			*end = '\0';
+			if (i < 0) {
+				assert(HAS(at, place));
+			} else {
+				const struct dlb_instr *in = &np->instr[i];
+				snprintf(number, sizeof number, "%6d  ", i);
+				assert(!strncmp(at, number, 8) && HAS(at, dlb_verb_names[in->verb]));
+				const struct dlb_op *op = in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP ?
+								  &d.g.op[in->op] :
+								  NULL;
+				const int k = op && op->n_out ? dlb_program_find_place(np, op->out[0],
+										       in->micro_batch) :
+								-1;
+				if (k >= 0) {
+					snprintf(place, sizeof place, " at %zu, %zu bytes",
+						 np->place[k].offset, np->place[k].bytes);
+					assert(HAS(at, place));
+					said++;
+				}
+			}
+			at = end + 1;
+		}
+	}
+	assert(IS(*at, ==, '\0') && IS(said, >, 10));
+	free(text);
+	dlb_program_release(&g);
+	end(&d, &p);
+}
+
 /* A memory limit below the peak is refused with status 1; a limit at the peak fits. */
 static void test_memory(void)
 {
@@ -734,6 +791,7 @@ int main(void)
 		n_zero_copy += test_zero_copy(seed);
 	assert(IS(n_zero_copy, >, 50));
 	test_deadlock();
+	test_print();
 	test_memory();
 	test_pipeline();
 	printf("test_program: %d programs of random plans (seeds 1..%d, %d messages), %d spoilt ones, "

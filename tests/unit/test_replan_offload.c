@@ -353,6 +353,53 @@ static void test_least(void)
 	end();
 }
 
+/* A CPU offloads to files and to CXL memory that no node's buffers are in, a GPU to memory of its host, each to those of
+ * its own group or of one above. Copies take the memory's latency and bandwidth; a GPU's also those of its links. */
+static void test_takes(void)
+{
+	static const struct {
+		const char *cls, *folder;
+		int group, users;
+		bool cpu, gpu, other; /* the other is a CPU of another host */
+	} rows[] = { { "file", "/f", 0, 0, true, false, true },  { "file", "/f", 1, 0, true, false, false },
+		     { "cxl", NULL, 0, 0, true, true, true },    { "cxl", NULL, 0, 1, false, true, false },
+		     { "cxl", "/f", 1, 0, true, false, false },  { "dram", NULL, 1, 0, false, true, false },
+		     { "dram", NULL, 0, 1, false, true, false }, { "hbm", NULL, 0, 0, false, false, false } };
+	struct dlb_error err = { .what = "" };
+	struct dlb_cluster c;
+
+	if (dlb_cluster_parse("cpu:1 cuda:1 host cpu:1", &c, &err))
+		die("cluster", 0, &err);
+	assert(IS(c.node[0].group, ==, 1) && IS(c.node[1].group, ==, 1) && IS(c.node[2].group, ==, 2) &&
+	       IS(c.group[1].parent, ==, 0) && IS(c.group[1].up, >=, 0));
+	struct dlb_link *up = &c.link[c.group[1].up];
+	up->latency_s = 1e-3;
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		char name[8];
+		snprintf(name, sizeof name, "m%d", i);
+		const int m = dlb_cluster_add_memory(&c, rows[i].group, name, rows[i].cls, 1e9);
+		struct dlb_memory *x = &c.memory[m];
+		x->folder = rows[i].folder;
+		x->users = rows[i].users;
+		x->latency_s = .25;
+		x->bandwidth_Bps = 100;
+		assert(IS(dlb_offload_takes(&c, 0, x), ==, rows[i].cpu) &&
+		       IS(dlb_offload_takes(&c, 1, x), ==, rows[i].gpu) &&
+		       IS(dlb_offload_takes(&c, 2, x), ==, rows[i].other));
+		for (int slow = 0; slow < 2; slow++) { /* the link, then the memory */
+			const double far_s = rows[i].group == 0 ? 1e-3 : 0;
+			up->bandwidth_Bps = slow ? 1e6 : 50;
+			assert(IS(fabs(dlb_offload_copy_s(&c, 0, m, 500) - 5.25), <, 1e-9) &&
+			       IS(fabs(dlb_offload_copy_s(&c, 1, m, 500) -
+				       (.25 + far_s + (far_s > 0 && !slow ? 10 : 5))),
+				  <, 1e-9));
+		}
+		x->bandwidth_Bps = 0; /* not known */
+		assert(IS(fabs(dlb_offload_copy_s(&c, 0, m, 500) - .25), <, 1e-9));
+	}
+	dlb_cluster_release(&c);
+}
+
 int main(void)
 {
 	test_rules();
@@ -360,6 +407,7 @@ int main(void)
 	test_order();
 	test_memory();
 	test_least();
+	test_takes();
 	puts("test_replan_offload: rules, refusals, the memory and the weights that auto chooses");
 	return 0;
 }
