@@ -9,10 +9,12 @@
 #include <unistd.h>
 #include "exec/buddy.h"
 #include "exec/copies.h"
+#include "exec/job.h"
 #include "exec/state.h"
 #include "util/hash.h"
 #include "util/mem.h"
 #include "check.h"
+#include "random_dag.h"
 
 static void must(int rc, const struct dlb_error *err)
 {
@@ -249,8 +251,72 @@ static void test_slots(void)
 	m.be.ops->close(&m.be);
 }
 
+/* What copies cost: memory traffic of weights and states, and the part of the transfer for which the link is not free
+ * until the next copy. */
+static void test_predict(void)
+{
+	enum { N = 3, STATES = 2 };
+	const struct dag_options o = { .seed = 6,
+				       .n_forward = 14,
+				       .training = true,
+				       .batch = 8,
+				       .cluster = "cpu:1 host cpu:1 host cpu:1" };
+	static const char *const hosts[N] = { "a", "b", "c" };
+	static struct dlb_job j;
+	struct dag d;
+	double bytes[N] = { 0 }, all = 0;
+
+	dag_init(&d, &o);
+	for (int i = 0; i < N; i++)
+		d.cl.node[i].host = hosts[i];
+	dlb_plan_init(&j.plan, d.g.n_ops, N);
+	for (int i = 0; i < d.g.n_ops; i++)
+		j.plan.placement[i] = (d.g.op[i].phase == DLB_FORWARD ? i : d.g.op[i].of) * N / d.g.n_ops;
+	for (int i = 0; i < d.g.n_ops; i++)
+		for (int k = 0; k < d.g.op[i].n_in && d.g.op[i].phase == DLB_UPDATE; k++) {
+			const struct dlb_tensor *t = &d.g.tensor[d.g.op[i].in[k]];
+			if (t->kind == DLB_T_WEIGHT)
+				bytes[j.plan.placement[i]] += (1 + STATES) * dlb_tensor_bytes(t, 1);
+		}
+	j.graph = d.g;
+	j.cluster = d.cl;
+	j.cost = d.c;
+	j.n_state = STATES;
+	for (int i = 0; i < N; i++)
+		all += bytes[i];
+	assert(IS(bytes[0], >, 0) && IS(bytes[1], >, 0));
+	for (int every = 1; every <= 1000; every *= 10) {
+		struct dlb_report_node node[N] = { { .predicted_comm_s = 2e-5 },
+						   { .predicted_comm_s = 0 },
+						   { .predicted_comm_s = 3e-5 } };
+		struct dlb_report r = { .node = node, .n_nodes = N, .predicted_step_s = 2.5e-5 };
+		double link_s[N], longest = 0, time_s = 0;
+
+		dlb_buddy_predict(&j, every, &r);
+		for (int i = 0; i < N;
+		     i++) { /* each sends to the next one, and receives from the one before */
+			const int next = (i + 1) % N, before = (i + N - 1) % N;
+			assert(IS(r.buddy.buddy[i], ==, next));
+			link_s[i] = fmax(dlb_cost_xfer_s(&d.c, bytes[i], i, next),
+					 dlb_cost_xfer_s(&d.c, bytes[before], before, i));
+			longest = fmax(longest, link_s[i]);
+			const double Bps = d.cl.kind[d.cl.node[i].kind].bandwidth_Bps,
+				     free_s = every * fmax(0, r.predicted_step_s - node[i].predicted_comm_s);
+			time_s = fmax(time_s,
+				      2 * bytes[i] / (Bps > 0 ? Bps : 5e9) + fmax(0, link_s[i] - free_s));
+		}
+		assert(IS(r.buddy.bytes, ==, all) && IS(r.buddy.sent_bytes, ==, all) &&
+		       IS(fabs(r.buddy.link_s / longest - 1), <, 1e-12) &&
+		       IS(fabs(r.buddy.predicted_time_s / time_s - 1), <, 1e-12));
+		dlb_arena_release(&r.arena);
+	}
+	dlb_plan_release(&j.plan);
+	dag_release(&d);
+}
+
 int main(void)
 {
+	test_predict();
 	test_choose();
 	test_checksum();
 	test_slots();
