@@ -3,6 +3,7 @@
 #include "fork_plan.h"
 #include "balance/culprit.h"
 #include "balance/rules.h"
+#include "cluster/cluster.h"
 #include "plan/timeline.h"
 
 struct round {
@@ -190,12 +191,76 @@ static void test_unseen(void)
 	finish(&x);
 }
 
+/* A first late round makes its links suspect, a second one in a row corrects them; so does one round of a trial. */
+static void test_suspect(void)
+{
+	struct round x;
+
+	begin(&x);
+	struct dlb_culprit *c = &x.b.culprit;
+	int second = x.link + 1;
+	while (x.s.cluster.link[second].stated_Bps >= between_Bps)
+		second++;
+	const struct dlb_culprit late = { .cause = DLB_CAUSE_LINK,
+					  .n_links = 2,
+					  .at = { second, x.link },
+					  .measured_Bps = 2.5e5,
+					  .step_s = 1e-3 };
+	x.l.predicted_s = x.l.round_s = 10e-3; /* ten times as long */
+	*c = late;
+	assert(!dlb_balance_correct_links(&x.s, &x.l, &x.b) && IS(x.b.n_links, ==, 2));
+	for (int i = 0; i < 2; i++)
+		assert(x.b.link[i].suspected && IS(x.b.link[i].link, ==, late.at[i]) &&
+		       IS(x.b.link[i].factor, ==, 1) && IS(x.b.link[i].patience, ==, 16));
+	c->cause = DLB_CAUSE_NONE; /* not in a row */
+	assert(!dlb_balance_correct_links(&x.s, &x.l, &x.b) && !x.b.link[0].suspected &&
+	       !x.b.link[1].suspected);
+	*c = late;
+	assert(!dlb_balance_correct_links(&x.s, &x.l, &x.b) && !x.b.links_told);
+	assert(dlb_balance_correct_links(&x.s, &x.l, &x.b) && IS(x.b.n_links, ==, 2));
+	assert(HAS(x.b.links_told, dlb_link_name(&x.s.cluster, second)) &&
+	       HAS(x.b.links_told, " (and 1 other) counts with 0.25 MB/s"));
+	for (int i = 0; i < 2; i++)
+		assert(!x.b.link[i].suspected && IS(fabs(x.b.link[i].factor - .2), <, 1e-12) &&
+		       IS(x.b.link[i].patience, ==, 40) &&
+		       IS(fabs(x.s.cluster.link[late.at[i]].bandwidth_Bps - 2.5e5), <, 1e-3));
+	/* of the present bandwidth, after a trial too: at once */
+	for (int i = 0; i < 2; i++)
+		x.b.link[i].trial = 2;
+	c->measured_Bps = 1.25e5;
+	assert(dlb_balance_correct_links(&x.s, &x.l, &x.b));
+	for (int i = 0; i < 2; i++)
+		assert(IS(fabs(x.b.link[i].factor - .1), <, 1e-12) && IS(x.b.link[i].trial, ==, 0));
+	/* more than four links may be it: none is corrected */
+	c->n_links = DLB_EQUAL_LINKS + 1;
+	x.b.link[0].trial = 2;
+	x.l.round_s = x.l.predicted_s = step_s(&x, .1);
+	assert(!dlb_balance_correct_links(&x.s, &x.l, &x.b) && IS(x.b.n_links, ==, 2) &&
+	       IS(x.b.link[0].trial, ==, 1));
+	/* all have their bandwidths again */
+	set_all(&x, slow_part(&x));
+	for (int i = 0; i < 2; i++)
+		x.b.link[i].factor = slow_part(&x);
+	c->cause = DLB_CAUSE_NONE;
+	x.l.predicted_s = present_step_s(&x);
+	struct round other;
+	begin(&other);
+	x.l.round_s = step_s(&other, 1);
+	finish(&other);
+	assert(dlb_balance_correct_links(&x.s, &x.l, &x.b) && HAS(x.b.links_told, "again"));
+	for (int i = 0; i < 2; i++)
+		assert(IS(x.b.link[i].factor, ==, 1) && IS(x.s.cluster.link[late.at[i]].bandwidth_Bps, ==,
+							   x.s.cluster.link[late.at[i]].stated_Bps));
+	finish(&x);
+}
+
 int main(void)
 {
 	test_none();
 	test_find();
 	test_now();
 	test_unseen();
+	test_suspect();
 	printf("links that are slow, fast again, unseen\n");
 	return 0;
 }
