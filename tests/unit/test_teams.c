@@ -1,12 +1,14 @@
 /* Teams of replicas (place/teams.h), on clusters of unlike nodes, some of them excluded, against plain code:
  *   the slowest nodes are left out; teams are cut from the others in their order, or in that of their speed;
+ *   the slowest node of each part is found, and whether teams are equal;
  *   the groups that are tried by themselves are those whose R fastest nodes do most. */
 #include "check.h"
 #include "place_cases.h"
 #include "place/teams.h"
+#include "plan/replica.h"
 
 enum { MOST = 24 };
-static int n_left, n_groups, n_pipelines;
+static int n_left, n_groups, n_pipelines, n_unlike;
 
 /* Nodes of a group, -1: of all, that may work: at most `most`, the fastest ones and of equal ones the first, in
  * their order in the cluster. */
@@ -74,6 +76,28 @@ static void expect_form(const struct dlb_teams *t, int R, const struct dlb_team_
 	}
 }
 
+/* Of each part the slowest node under its weight, the first of equal ones; whether there is a slower one. */
+static void expect_slowest(const struct dlb_teams *t, int R, const struct dlb_team_way *way)
+{
+	int team[MOST], like[MOST], K = dlb_teams_form(t, R, way, team);
+	const bool differ = dlb_teams_slowest(t, team, R, K, like);
+	bool any = false;
+
+	for (int k = 0; k < K; k++) {
+		int slowest = team[k];
+		for (int r = 0; r < R; r++) {
+			const int d = team[r * K + k];
+			const double s = t->alone_s[d] / t->p->weight[d],
+				     most = t->alone_s[slowest] / t->p->weight[slowest];
+			slowest = s > most ? d : slowest;
+			any |= fabs(s / (t->alone_s[team[k]] / t->p->weight[team[k]]) - 1) > 1e-6;
+		}
+		assert(IS(like[k], ==, slowest));
+	}
+	assert(IS(differ, ==, any));
+	n_unlike += any;
+}
+
 static void test_teams(uint64_t seed)
 {
 	static const char *const clusters[] = {
@@ -90,17 +114,19 @@ static void test_teams(uint64_t seed)
 	struct dag d;
 	struct dlb_team_way way[DLB_MOST_WAYS];
 	bool excluded[MOST] = { false };
-	double kappa[MOST];
+	double kappa[MOST], weight[MOST];
 
 	dlb_rng_init(&r, seed);
 	dag_init(&d, &o);
 	assert(IS(d.cl.n_nodes, <=, (int)MOST));
 	for (int i = 0; i < d.cl.n_nodes; i++) {
 		kappa[i] = 1 + (double)dlb_rng_below(&r, 4);
+		weight[i] = seed % 5 ? 1 : 1 + (double)dlb_rng_below(&r, 2);
 		excluded[i] = i > 1 && dlb_rng_below(&r, 8) == 0;
 	}
 	problem(&p, &d, 2, "1f1b", NULL, seed);
 	p.kappa = kappa;
+	p.weight = weight;
 	p.excluded = excluded;
 	dlb_teams_init(&t, &p, NULL);
 	for (int R = 1; R <= dlb_teams_free_nodes(&p); R++) {
@@ -109,6 +135,7 @@ static void test_teams(uint64_t seed)
 		bool tried[MOST] = { false };
 		for (int i = 0; i < n; i++) {
 			expect_form(&t, R, &way[i]);
+			expect_slowest(&t, R, &way[i]);
 			if (way[i].group >= 0 && way[i].one) {
 				const double now = power(&t, way[i].group, R);
 				assert(IS(now, <=, before * (1 + 1e-9)));
@@ -130,11 +157,51 @@ static void test_teams(uint64_t seed)
 	dag_release(&d);
 }
 
+/* The teams of the current plan are tried first, where it has as many and all its nodes may work. */
+static void test_now(void)
+{
+	/* replicas of parts 0 and 2: nodes 3 and 1, and nodes 0 and 4; node 2 has no part */
+	static const int replica[] = { 3, -1, 1, -1, -1, 0, -1, 4, -1, -1 }, expected[] = { 3, 1, 0, 4 };
+	const struct dag_options o = {
+		.seed = 1, .n_forward = 4, .training = true, .cluster = "cpu:5", .batch = 24
+	};
+	struct dlb_team_way way[DLB_MOST_WAYS];
+	bool excluded[5] = { false };
+	struct dlb_teams t;
+	struct dlb_problem p;
+	struct dlb_plan plan;
+	struct dag d;
+	int team[MOST];
+
+	dag_init(&d, &o);
+	problem(&p, &d, 2, "1f1b", NULL, 1);
+	p.excluded = excluded;
+	dlb_plan_init(&plan, d.g.n_ops, 5);
+	dlb_plan_set_replicas(&plan, 2, replica);
+	for (int i = 0; i < 5; i++) {
+		dlb_teams_init(&t, &p, i < 4 ? &plan : NULL);
+		excluded[2] = i == 1;
+		excluded[4] = i == 2;
+		const int R = i == 3 ? 3 : 2, n = dlb_teams_ways(&t, R, false, way);
+		assert(IS(n, >, 0) && IS(way[0].cut == DLB_CUT_NOW, ==, i < 2));
+		for (int k = 1; k < n; k++)
+			assert(IS((int)way[k].cut, !=, DLB_CUT_NOW));
+		if (i < 2)
+			assert(IS(dlb_teams_form(&t, 2, &way[0], team), ==, 2) &&
+			       !memcmp(team, expected, sizeof expected));
+		dlb_teams_release(&t);
+	}
+	dlb_plan_release(&plan);
+	dlb_problem_release(&p);
+	dag_release(&d);
+}
+
 int main(void)
 {
+	test_now();
 	for (int seed = 1; seed <= check_cases(100); seed++)
 		test_teams((uint64_t)seed);
-	assert(IS(n_left, >, 0) && IS(n_groups, >, 0) && IS(n_pipelines, >, 0));
+	assert(IS(n_left, >, 0) && IS(n_groups, >, 0) && IS(n_pipelines, >, 0) && IS(n_unlike, >, 0));
 	printf("%d divisions that leave nodes out, %d groups tried by themselves\n", n_left, n_groups);
 	return 0;
 }
