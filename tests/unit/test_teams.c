@@ -73,6 +73,13 @@ static void expect_form(const struct dlb_teams *t, int R, const struct dlb_team_
 					found += way->cut != DLB_CUT_ALIKE || k == rank[i] / R;
 		}
 		assert(IS(found, ==, K));
+		for (int k = 1; k < K && way->cut != DLB_CUT_ALIKE; k++) { /* equal parts on equal nodes */
+			const int a = team[r * K + k - 1], b = team[r * K + k];
+			const struct dlb_node *x = &t->p->cluster->node[a], *y = &t->p->cluster->node[b];
+			assert(x->kind < y->kind ||
+			       (x->kind == y->kind &&
+				(x->speed > y->speed || (x->speed == y->speed && a < b))));
+		}
 	}
 }
 
@@ -133,6 +140,14 @@ static void test_teams(uint64_t seed)
 		const int n = dlb_teams_ways(&t, R, false, way);
 		double before = INFINITY;
 		bool tried[MOST] = { false };
+		assert(IS(n, >, 0) && IS((int)way[0].cut, ==, DLB_CUT_INSIDE) && IS(way[0].group, <, 0) &&
+		       !way[0].by);
+		struct dlb_team_way
+			given[DLB_MOST_WAYS]; /* by an algorithm that is given: whole teams, of all nodes */
+		const int n_given = dlb_teams_ways(&t, R, true, given);
+		assert(IS(n_given, >, 0));
+		for (int i = 0; i < n_given; i++)
+			assert(!given[i].by && !given[i].one && IS(given[i].group, <, 0));
 		for (int i = 0; i < n; i++) {
 			expect_form(&t, R, &way[i]);
 			expect_slowest(&t, R, &way[i]);
@@ -191,6 +206,12 @@ static void test_now(void)
 			       !memcmp(team, expected, sizeof expected));
 		dlb_teams_release(&t);
 	}
+	plan.n_nodes = 4; /* of another cluster */
+	excluded[2] = excluded[4] = false;
+	dlb_teams_init(&t, &p, &plan);
+	dlb_teams_ways(&t, 2, false, way);
+	assert(IS((int)way[0].cut, !=, DLB_CUT_NOW));
+	dlb_teams_release(&t);
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);
 	dag_release(&d);
