@@ -757,3 +757,267 @@ fit_together() {
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:4 | dlb-place -a proportional -m 2 --replicas 2 >"$tmp/plan.json"
 	fit_together "$tmp/plan.json" 4
 }
+
+@test "a PipeDream profile: ids, names, white space; each fault by its line" {
+	layer() { printf '%s -- %s -- forward_compute_time=1.0, backward_compute_time=0.0, activation_size=8.0, parameter_size=0.0%s\n' "$1" "$2" "${3:-}"; }
+	ids() { dlb-convert --from pipedream "$tmp/graph.txt" | jq -c '[.graph.ops[] | [.name, .type, .attributes.id, .inputs]]'; }
+	# empty lines, spaces at the ends, an edge twice, one to itself
+	{ layer node30 'A(1)' $' \t\r'; printf '  \n\r\n'; layer node7 'B_2' $'\r'; printf '\tnode30 -- node7 \r\n  node30 -- node7\n\tnode7 -- node7\n'; } >"$tmp/graph.txt"
+	[ "$(ids)" = '[["node30","A",30,[]],["node7","B_2",7,[0]]]' ]
+	# all names must be of the form nodeN, and all numbers differ: else ids count from 0
+	for second in nodeB node node3x other7 node07 Node8 node12345678901234567; do
+		{ layer node7 A; layer "$second" '(1)'; } >"$tmp/graph.txt"
+		[ "$(ids)" = "[[\"node7\",\"A\",0,[]],[\"$second\",\"Layer\",1,[]]]" ] || { ids; return 1; }
+	done
+	{ layer node7 A; layer node123456789012345 B; } >"$tmp/graph.txt"
+	[ "$(ids)" = '[["node7","A",7,[]],["node123456789012345","B",123456789012345,[]]]' ]
+	fault() { # LINE TEXT...
+		local line=$1
+		shift
+		run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"
+		one_line dlb-convert "graph.txt:$line: " "$@"
+	}
+	{ layer node1 A; layer node2 B; layer node1 C; } >"$tmp/graph.txt"
+	fault 3 "'node1' is given twice"
+	{ layer node1 A; printf '\tnode1 -- node2\n'; layer node2 B; } >"$tmp/graph.txt"
+	fault 2 "no node 'node2' above"
+	{ layer node1 A; printf '\tnode0 -- node1\n'; } >"$tmp/graph.txt"
+	fault 2 "no node 'node0' above"
+	printf '\nnode1\n' >"$tmp/graph.txt"
+	fault 2 "' -- ' is expected"
+	printf 'node1 -- forward_compute_time=1\n' >"$tmp/graph.txt"
+	fault 1 'NAME -- DESCRIPTION -- NUMBERS'
+	for numbers in 'forward_compute_time=-1, activation_size=1, parameter_size=1' 'forward_compute_time=1, activation_size=nan, parameter_size=1' \
+		'forward_compute_time=1, activation_size=[1; x], parameter_size=1' 'forward_compute_time=1, activation_size=1, parameter_size=' \
+		'forward_compute_time=2e18, activation_size=1, parameter_size=1' 'forward_compute_time=1, backward_compute_time=-1, activation_size=1, parameter_size=1'; do
+		printf 'node1 -- A -- %s\n' "$numbers" >"$tmp/graph.txt"
+		fault 1 'a number, not negative, is expected'
+	done
+	for numbers in 'forward_compute_time=1, activation_size=1' 'forward_compute_times=1, activation_size=1, parameter_size=1' 'activation_size=1, parameter_size=1'; do
+		printf 'node1 -- A -- %s\n' "$numbers" >"$tmp/graph.txt"
+		fault 1 'no '
+	done
+	printf 'node1 -- A -- forward_compute_time=1e18, activation_size=[1;2, 3 ], parameter_size=0\n' >"$tmp/graph.txt"
+	dlb-convert --from pipedream "$tmp/graph.txt" | jq -e '.cost.rows[0] | .resident_bytes == 6 and .time_s.accelerator == [1e15]'
+}
+
+@test "the machine of a file that names none: accelerators, host cores, memory, bandwidth, and their defaults" {
+	printf 'node1 -- A -- forward_compute_time=1, activation_size=1048576, parameter_size=0\n' >"$tmp/graph.txt"
+	chakra pair "$tmp/pair.et" '[[262144]]' "['Tensor(float)']"
+	for format in pipedream:graph.txt chakra:pair.et; do
+		machine() { dlb-convert --from ${format%:*} "$@" "$tmp/${format#*:}" | jq -c '[.cluster.nodes | group_by(.kind)[] | [.[0].kind, length]],
+			[.cluster.kinds[].memory_bytes], .cost.rows[0].output_s' | paste -sd' '; }
+		[ "$(machine)" = '[["accelerator",6],["host",1]] [17179869184,null] 0.00048828125' ] || { machine; return 1; }
+		[ "$(machine --accelerators 2 --hosts 3 --memory 1000 --bandwidth 1048576)" = '[["accelerator",2],["host",3]] [1000,null] 1' ] || { machine --accelerators 2 --hosts 3 --memory 1000 --bandwidth 1048576; return 1; }
+	done
+}
+
+@test "dnn-partitioning: what may be left out, colours, ids, costs that agree" {
+	get() { jq -c "$1" "$net" | dlb-convert --from dnn-partitioning | jq -c "$2"; }
+	[ "$(get . '[.graph.ops[].colocate]')" = '[null,null,null,null,0]' ]
+	# a number and the text of it are two colours, and so are two numbers
+	[ "$(get '.nodes[0].colorClass = "1" | .nodes[1].colorClass = 2 | .nodes[2].colorClass = "1"' '[.graph.ops[].colocate]')" = '[null,null,0,null,null]' ]
+	[ "$(get 'del(.nodes[0].supportedOnFpga, .nodes[4].isBackwardNode, .nodes[0].name, .nodes[0].size)' \
+		'[.graph.ops[0].name, [.graph.ops[].phase] == ["forward", "forward", "forward", "forward", "forward"], .cost.rows[0].time_s, .cost.rows[0].resident_bytes, .graph.training]')" = \
+		'["#10",true,{"accelerator":[0.001],"host":[0.01]},0,false]' ]
+	[ "$(get '.nodes[0].name = "b"' '[.graph.ops[].name]')" = "[\"b\",\"b#20\",\"b#30\",\"d\",\"a'\"]" ]
+	# seconds and bytes of an output are those of its first edge; the others may differ by 1e-6 ms
+	[ "$(get '.edges[0].size = 12 | .edges[1].cost = 0.2500009' '[.cost.rows[0].output_s, .graph.tensors[0].size_bytes, .cost.rows[3].time_s, .cost.rows[2].output_s]')" = \
+		'[0.00025,12,{"accelerator":null,"host":[0.0005]},0.000125]' ]
+	run -2 --separate-stderr dlb-convert --from dnn-partitioning <(jq '.edges[1].cost = 0.250002' "$net")
+	one_line dlb-convert '/edges/1/cost' '0.250002 ms here, 0.25 ms in an edge before'
+	[ "$(get '.nodes[0].id = 9007199254740992 | .edges[0:3][].sourceId = 9007199254740992.0 | .nodes[1].id = -3 | .edges[0].destId = -3 | .edges[3:5][].sourceId = -3 | .edges[3].destId = -3' \
+		'[.graph.ops[].attributes.id]')" = '[9007199254740992,-3,30,40,50]' ]
+	# phases are kept only if no backward op feeds a forward one
+	[ "$(get . '[.graph.ops[].phase == "backward"]')" = '[false,false,false,false,true]' ]
+	[ "$(get '.nodes[1].isBackwardNode = 1' '[.graph.ops[].phase == "backward"]')" = '[false,false,false,false,false]' ]
+	[ "$(get '.nodes[3].isBackwardNode = 1' '[.graph.tensors[].kind]')" = '["activation","activation","activation","gradient"]' ]
+	fault() { # JQ TEXT
+		run -2 --separate-stderr dlb-convert --from dnn-partitioning <(jq -c "$1" "$net")
+		one_line dlb-convert "$2"
+	}
+	fault '.nodes[1] = 5' '/nodes/1: an object'
+	fault '.edges[2] = []' '/edges/2: an object'
+	fault '.nodes[1].colorClass = []' '/nodes/1/colorClass: a colour is a number or a string'
+	fault '.edges[1].sourceId = 11' '/edges/1/sourceId: no node with the id 11'
+	fault '.edges[1].cost = -1' '/edges/1/cost'
+	fault '.edges[1].size = -1' '/edges/1/size'
+	fault '.nodes[1].size = -1' '/nodes/1/size'
+	fault '.maxCPUs = 1.5' '/maxCPUs: an integer is expected'
+	fault '.maxSizePerFPGA = -1' '/maxSizePerFPGA'
+	fault 'del(.edges)' edges
+	fault '[.]' 'an object is expected'
+	fault '.nodes[1].isBackwardNode = "x"' '/nodes/1/isBackwardNode'
+}
+
+@test "dnn-partitioning: the split lists the ids on each node; ops without one, their numbers" {
+	jq -c '.maxCPUs = 2 | .nodes[1].id = 7 | .edges[0].destId = 7 | .edges[3:5][].sourceId = 7 | .edges[3].destId = 7 | .nodes |= map(del(.colorClass))' "$net" |
+		dlb-convert --from dnn-partitioning | dlb-place -q -a single | jq -c 'del(.plan.hash, .plan.inputs) | .plan.placement = {"0": 3, "1": 1, "2": 0, "3": 2, "4": 1}' >"$tmp/plan.json"
+	[ "$(dlb-convert --to dnn-partitioning "$tmp/plan.json")" = '{"fpgas":[{"nodes":[30]},{"nodes":[7,50]}],"cpus":[{"nodes":[40]},{"nodes":[10]}]}' ]
+	planned "$tmp/cpu.json"
+	dlb-convert -q --to dnn-partitioning "$tmp/cpu.json" | jq -e --slurpfile d "$tmp/cpu.json" '($d[0].plan.placement | to_entries | map([(.key | tonumber), .value])) as $at |
+		.cpus == [] and [.fpgas[].nodes] == [[$at[] | select(.[1] == 0)[0]], [$at[] | select(.[1] == 1)[0]]]'
+}
+
+@test "rankfile, hostfile, sbatch: nodes of hosts in turn" {
+	dlb-profile -q --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c 'cpu/2:1 cuda:1 cpu/3:1 host cpu/4:1 cuda:1 cpu:1' |
+		jq -c '.cluster.nodes |= [to_entries[] | .value.host = "n\((.key + 1) % 2)" | .value]' >"$tmp/turns.json"
+	[ "$(jq -c '[.cluster.nodes[] | .host, .kind]' "$tmp/turns.json")" = '["n1","cpu/2","n0","cuda","n1","cpu/3","n0","cpu/4","n1","cuda","n0","cpu"]' ]
+	run -0 dlb-convert --to hostfile "$tmp/turns.json"
+	[ "$output" = $'n1 slots=3\nn0 slots=3' ]
+	run -0 dlb-convert --to rankfile "$tmp/turns.json"
+	[ "$output" = $'rank 0=n1 slot=0-1\nrank 1=n0 slot=0-4\nrank 2=n1 slot=2-4\nrank 3=n0 slot=0-3\nrank 4=n1 slot=0-4\nrank 5=n0 slot=4' ]
+	dlb-convert --to sbatch "$tmp/turns.json" >"$tmp/job"
+	for line in '# A plan for 6 nodes on 2 hosts, run by Slurm: task i is node i of the plan.' '#SBATCH --nodes=2' '#SBATCH --ntasks=6' \
+		'#SBATCH --cpus-per-task=4' '#SBATCH --gpus-per-node=1' 'hosts=(n1 n0)' 'host_of=(0 1 0 1 0 1)'; do
+		grep -qxF -e "$line" "$tmp/job"
+	done
+	# the most GPUs of a host, not of the last; none, no line; one is singular
+	jq -c '.cluster.nodes |= [to_entries[] | .value.host = (["a", "a", "a", "b", "a", "b"][.key]) | .value]' "$tmp/turns.json" | dlb-convert --to sbatch >"$tmp/job"
+	grep -qxF '#SBATCH --gpus-per-node=2' "$tmp/job"
+	dlb-profile -q --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:1 >"$tmp/one.json"
+	dlb-convert --to sbatch "$tmp/one.json" >"$tmp/job"
+	for line in '# A plan for 1 node on 1 host, run by Slurm: task i is node i of the plan.' '#SBATCH --cpus-per-task=1' 'hosts=(h0)' 'host_of=(0)'; do
+		grep -qxF -e "$line" "$tmp/job"
+	done
+	run ! grep gpus "$tmp/job"
+	for host in 'a b' $'a\tb' 'a=b' 'a#b' ''; do
+		jq -c --arg host "$host" '.cluster.nodes[0].host = $host' "$tmp/one.json" >"$tmp/bad.json"
+		for format in hostfile rankfile sbatch; do
+			run -2 --separate-stderr dlb-convert --to $format "$tmp/bad.json"
+			[ -z "$output" ]
+			[ "${#stderr_lines[@]}" -eq 1 ]
+		done
+	done
+}
+
+@test "smpi, simgrid: the actions are the plan's, each message has its receive, and a route has the links' latency and bandwidth" {
+	dlb-profile -q --analytic --batch 16 "$model" | dlb-costmodel -q -c 'cpu:2 host cpu:1' >"$tmp/cost.json"
+	dlb-place -q -a proportional -m 3 "$tmp/cost.json" >"$tmp/plan.json"
+	dlb-convert --to smpi "$tmp/plan.json" >"$tmp/actions"
+	dlb-convert --to simgrid "$tmp/plan.json" >"$tmp/platform.xml"
+	python3 - "$tmp" <<-'END'
+		import collections, json, math, sys, xml.etree.ElementTree as xml
+		d = json.load(open(sys.argv[1] + "/plan.json"))
+		plan, tensors, c = d["plan"], d["graph"]["tensors"], d["cluster"]
+		at = {int(k): v for k, v in plan["placement"].items()}
+		rows = [l.split() for l in open(sys.argv[1] + "/actions")]
+		nodes = len(c["nodes"])
+		assert [r[0] for r in rows if r[1] == "init"] == [r[0] for r in rows if r[1] == "finalize"] == ["0", "1", "2"]
+		sent, got, waits, computed = collections.Counter(), collections.Counter(), collections.Counter(), collections.Counter()
+		for r in rows:
+		    if r[1] == "isend":
+		        sent[r[0], r[2], r[3], r[4]] += 1
+		    elif r[1] == "irecv":
+		        got[r[2], r[0], r[3], r[4]] += 1
+		    elif r[1] == "wait":
+		        assert r[0] in r[2:4]
+		        waits[tuple(r[2:5]) + (r[0],)] += 1
+		    elif r[1] == "compute":
+		        computed[int(r[0])] += float(r[2]) / 1e9
+		assert sent and sent == got and max(sent.values()) == 1, (sent, got)
+		assert waits == collections.Counter(x for a, b, tag, _ in sent for x in ((a, b, tag, a), (a, b, tag, b))), waits
+		# every tensor that another node reads is sent once for each micro-batch, of 6, 5 and 5 samples; over a link in the
+		# host its sender copies it before, which takes time: no bytes
+		makes = {t: o["id"] for o in d["graph"]["ops"] for t in o["outputs"] if t is not None}
+		want = collections.Counter()
+		for t, o in makes.items():
+		    if tensors[t]["kind"] in ("activation", "gradient"):
+		        for to in {at[r["id"]] for r in d["graph"]["ops"] if t in r["inputs"]} - {at[o]}:
+		            for n in (6, 5, 5):
+		                bytes = 4 * n * math.prod(tensors[t]["shape"][1:])
+		                want[str(at[o]), str(to), str(bytes if c["nodes"][at[o]]["host"] != c["nodes"][to]["host"] else 0)] += 1
+		assert want == collections.Counter((a, b, bytes) for a, b, tag, bytes in sent), (want, sent)
+		for i in range(nodes):
+		    assert computed[i] >= plan["nodes"][i]["busy_s"] * (1 - 1e-9), (i, computed[i])
+		    assert any(int(a) == i and bytes == "0" for a, b, tag, bytes in sent) or abs(computed[i] / plan["nodes"][i]["busy_s"] - 1) < 1e-9, (i, computed[i])
+		zone = xml.parse(sys.argv[1] + "/platform.xml").getroot().find("zone")
+		assert [h.get("id") for h in zone.iter("host")] == ["n0", "n1", "n2"] and {h.get("speed") for h in zone.iter("host")} == {"1e+09f"}
+		link = {l.get("id"): l for l in zone.iter("link")}
+		assert len(link) == len(list(zone.iter("link")))
+		routes = {(r.get("src"), r.get("dst")): [x.get("id") for x in r] for r in zone.iter("route")}
+		assert set(routes) == {("n%d" % a, "n%d" % b) for a in range(nodes) for b in range(nodes) if a != b}
+		cl = {x["name"]: x for x in c["links"]}
+		group = {x["name"]: x for x in c["groups"]}
+		used = collections.Counter(x for r in routes.values() for x in r)
+		for (a, b), ids in routes.items():
+		    g, h = (group[c["nodes"][int(x[1:])]["group"]] for x in (a, b))
+		    way = [cl[g["inside"]]] if g is h else [cl[g["up"]], cl[h["up"]]]
+		    latency = sum(float(link[i].get("latency")[:-1]) for i in ids)
+		    assert abs(latency - sum(x["latency_s"] for x in way)) < 1e-15, (a, b, latency)
+		    direct = [i for i in ids if used[i] == 1 and link[i].get("sharing_policy") == "FATPIPE"]
+		    assert len(direct) == 1 and len(ids) == 1 + len(way) and link[direct[0]].get("bandwidth") == "1e18Bps"
+		    assert sorted(float(link[i].get("bandwidth")[:-3]) for i in ids if i not in direct) == sorted(x["bandwidth_Bps"] for x in way)
+		assert set(used) == set(link)
+	END
+	run -2 --separate-stderr dlb-convert --to simgrid <(jq -c '.cluster.nodes = [range(1025) as $i | .cluster.nodes[2] | .id = $i | .device = $i]' "$tmp/cost.json")
+	one_line dlb-convert '/cluster/nodes' 'at most 1024 nodes'
+}
+
+@test "torch-pipelining: ranks by the nodes' ids, stages by the forward order" {
+	dlb-profile -q --analytic --batch 16 "$model" | dlb-costmodel -q -c cpu:3 | dlb-place -q -a even -m 3 >"$tmp/plan.json"
+	at() { jq -c --argjson at "$1" 'del(.plan.nodes, .plan.timeline, .plan.hash) | .plan.placement |= with_entries(.value = $at[.value])' "$tmp/plan.json" |
+		dlb-convert --to torch-pipelining | paste -sd' '; }
+	dlb-convert --to torch-pipelining "$tmp/plan.json" >"$tmp/s.csv"
+	runs_to_the_end "$tmp/s.csv" 3 true
+	read -rd '' first second third <"$tmp/s.csv" || true
+	# 1F1B of three stages: the first begins with three forward parts, the last alternates
+	[ "$first" = 0F0,0F1,0F2,0B0,0B1,0B2 ]
+	[ "$third" = 2F0,2B0,2F1,2B1,2F2,2B2 ]
+	[ "$(at '[2,0,1]')" = "$second $third $first" ]
+	[ "$(at '[1,2,0]')" = "$third $first $second" ]
+	# a node without ops is no rank
+	[ "$(at '[2,2,0]')" = '1F0,1B0,1F1,1B1,1F2,1B2 0F0,0F1,0B0,0F2,0B1,0B2' ]
+	[ "$(at '[1,1,1]')" = 0F0,0B0,0F1,0B1,0F2,0B2 ]
+}
+
+@test "hwloc: an os_index has one to six digits" {
+	for index in 1234567 '' 12345678901; do
+		sed "s/type=\"PU\" os_index=\"7\"/type=\"PU\" os_index=\"$index\"/" "$root/tests/data/machine.xml" >"$tmp/odd.xml"
+		run -2 --separate-stderr dlb-convert --from hwloc "$tmp/odd.xml"
+		one_line dlb-convert 'no os_index of one to six digits'
+		sed "s/type=\"NUMANode\" os_index=\"1\"/type=\"NUMANode\" os_index=\"$index\"/" "$root/tests/data/machine.xml" >"$tmp/odd.xml"
+		run -2 --separate-stderr dlb-convert --from hwloc "$tmp/odd.xml"
+		one_line dlb-convert 'no os_index of one to six digits'
+	done
+	# other objects need none
+	sed 's/type="Core" os_index="[0-9]*"/type="Core"/; s/type="Package" os_index="[0-9]*"/type="Package"/' "$root/tests/data/machine.xml" | dlb-convert --from hwloc |
+		jq -e '.cluster.nodes | length > 0'
+	sed 's/type="PU" os_index="7"/type="PU" os_index="654321"/' "$root/tests/data/machine.xml" | dlb-convert --from hwloc | jq -e '.cluster.nodes | length > 0'
+}
+
+@test "megatron: which layers are stages of which node" {
+	dlb-profile -q --analytic --batch 2 "$own/encoder/legacy.onnx" | dlb-costmodel -q -c cpu:4 | dlb-place -q -a single |
+		jq -c '.graph.ops |= map(del(.colocate)) | .plan |= del(.nodes, .timeline, .hash) | del(.plan.inputs, .cost.inputs, .profile.inputs)' >"$tmp/enc.json"
+	# nodes of the embedding, of four layers, of the loss; MORE: a further change
+	layout() { # NODES [MORE]
+		jq -c --argjson at "$1" "([.graph.ops[] | select(.name | test(\"layers\")) | .id] | min) as \$first | 
+			.graph.ops as \$ops | .plan.placement |= with_entries((.key | tonumber) as \$i | .value = (\$ops[\$i] |
+			if .phase != \"forward\" then 0 elif (.name | test(\"layers.\")) then \$at[1 + (.name | capture(\"layers.(?<n>[0-9])\").n | tonumber)]
+			elif \$i < \$first then \$at[0] else \$at[5] end)) | ${2:-.}" "$tmp/enc.json" | dlb-convert -q --to megatron
+	}
+	is() { [ "$(layout "$1" "${3:-}")" = "$2" ] || { layout "$1" "${3:-}"; return 1; }; }
+	is '[0,0,0,0,0,0]' 'Et*4L'
+	is '[0,0,1,1,1,1]' 'Et|t*3L'
+	is '[0,1,1,2,3,3]' 'E|t*2|t|tL'
+	is '[3,3,2,2,1,0]' 'Et|t*2|t|L'
+	is '[0,0,1,0,1,1]' 'Et|t|t|tL'
+	is '[1,1,0,0,1,1]' 'Et|t*2|tL'
+	run -1 --separate-stderr layout '[0,0,1,0,2,2]'
+	one_line dlb-convert "node 2 has stages 3 apart, which Megatron's 3 ranks cannot"
+	run -1 --separate-stderr layout '[0,0,1,1,2,1]'
+	one_line dlb-convert "node 1 has stages 3 apart, which Megatron's 3 ranks cannot"
+	# the node with most of a layer's FLOP has it
+	is '[0,0,0,0,0,0]' 'Et|t|t*2L' '.graph.ops as $ops | .plan.placement |= with_entries(if ($ops[.key | tonumber].name | test("layers.1/self_attn/(Softmax|Dropout|MatMul)")) then .value = 1 else . end)'
+	is '[0,0,0,0,0,0]' 'Et*4L' '.graph.ops as $ops | .plan.placement |= with_entries(if ($ops[.key | tonumber].name | test("layers.1/self_attn/(Softmax|Dropout)$")) then .value = 1 else . end)'
+	# numbers: between a dot and a slash or another dot, behind a name
+	is '[0,0,1,1,1,1]' 'Et|t*3L' '.graph.ops[].name |= (sub("^/enc/layers.(?<n>[0-9])/"; "enc.\(.n).x/"))'
+	is '[0,0,1,1,1,1]' 'Et|t*3L' '.graph.ops[0].name |= "/.9/a.100000/b.7"'
+	for name in '/enc/layers.\(.n | tonumber | if . == 1 then 5 else . end)/' '/enc/layers.\(.n | tonumber * 2)/'; do
+		run -1 --separate-stderr layout '[0,0,1,1,1,1]' ".graph.ops[].name |= sub(\"^/enc/layers.(?<n>[0-9])/\"; \"$name\")"
+		one_line dlb-convert 'there is no layer 1 below layer'
+	done
+	# one product of matrices is none
+	run -1 --separate-stderr layout '[0,0,0,0,0,0]' '.graph.ops |= map(if .phase == "forward" and (.type == "Gemm" or .type == "Product") and (.name | test("layers.0/(self|linear1)")) then .name = "/x\(.id)" else . end)'
+	one_line dlb-convert 'no stack of transformer layers'
+}
