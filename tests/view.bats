@@ -379,6 +379,83 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	END
 }
 
+@test "html: the page's data are those of the document: model, ops, nodes, cluster, rounds, provenance" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$root/share/models/digits_mlp.onnx" | dlb-costmodel -q -c 'cpu/2:2 host cpu:1*0.5' | dlb-place -q -a even -m 3 >doc.json
+	for _ in 1 2; do
+		dlb-run -q --dry-run --slow 1:3 --steps 3 doc.json | dlb-rebalance -q | dlb-place -q >next.json
+		mv next.json doc.json
+	done
+	# all that a document may hold has a value of its own
+	dlb-run -q --dry-run --steps 3 doc.json | jq -c '.report |= (.first_step = 7 | .accuracy = 0.625 | .test_loss = 1.5 | .saved = "s" | .wall_s = 2.5 |
+		.losses = [range(9002) | (. * 37 % 101)] | .evaluations = [range(8001) | {step: (. + 1), test_loss: (. / 8), accuracy: (. / 8001), time_s: 1}] |
+		.nodes |= (to_entries | map(.value * {bytes_sent: (.key + 11), peak_bytes: (.key + 21), wait_s: (.key + 31),
+			waits: {starved: (.key + 41), backpressure: (.key + 51), collective: (.key + 61), structural: (.key + 71)}}))) |
+		.plan |= (.moved_ops = 5) | .balance |= (.converged = true | .keep = true | .reason = "balanced" | .weights = [0.5, 1.25, 1.25] |
+			.history[0] |= (.held = false | .rolled_back = true | .changed = true | .moved_ops = 3 | .weights = [0.75, 1, 1.25])) |
+		.cluster |= (.kinds[0] |= (.peak_flops = 1e9 | .bandwidth_Bps = 2e9 | .memory_bytes = 3e9) | .nodes[1].memory_bytes = 1e9) |
+		.provenance[1].arguments[1] = 5 | del(.cost.inputs, .plan.inputs, .report.inputs, .balance.inputs, .balance.best_plan)' >all.json
+	dlb-view -q -f html all.json | sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' >page.json
+	python3 <<-'END'
+		import json, math
+		d, p = json.load(open("all.json")), json.load(open("page.json"))
+		def same(a, b, where):
+		    if isinstance(b, float) and isinstance(a, (int, float)):
+		        assert a == b or abs(a - b) <= 1e-6 * abs(b), (where, a, b)
+		    elif isinstance(b, dict):
+		        for k in b:
+		            same(a[k], b[k], where + "/" + k)
+		    elif isinstance(b, list):
+		        assert len(a) == len(b), (where, a, b)
+		        for i, (x, y) in enumerate(zip(a, b)):
+		            same(x, y, "%s/%d" % (where, i))
+		    else:
+		        assert a == b and isinstance(a, bool) == isinstance(b, bool), (where, a, b)
+		def part(o, *keys):
+		    return {k: float(o[k]) if k.endswith(("_s", "Bps", "bytes")) and o.get(k) is not None else o.get(k) for k in keys}
+		g, c, plan, report, balance = (d[k] for k in ("graph", "cluster", "plan", "report", "balance"))
+		ops, tensors = g["ops"], g["tensors"]
+		phases = ["forward", "backward", "update"]
+		same(p["model"], {"path": g["model"]["path"], "batch": 16, "flop": float(sum(o["flop"] for o in ops)),
+		                  "parameters": float(sum(math.prod(t["shape"]) for t in tensors if t["kind"] == "weight"))}, "model")
+		same(p["ops"], {"name": [o["name"] for o in ops], "phase": [phases.index(o["phase"]) for o in ops], "flop": [float(o["flop"]) for o in ops],
+		                "inputs": [[t for t in o["inputs"] if t is not None] for o in ops],
+		                "node": [plan["placement"][str(i)] if isinstance(plan["placement"], dict) else plan["placement"][i] for i in range(len(ops))]}, "ops")
+		same([p["ops"]["types"][t] for t in p["ops"]["type"]], [o["type"] for o in ops], "types")
+		assert len(set(p["ops"]["types"])) == len(p["ops"]["types"])
+		made = {t: o["id"] for o in ops for t in o["outputs"]}
+		same(p["tensors"], {"name": [t["name"] for t in tensors], "producer": [made.get(t["id"], -1) for t in tensors]}, "tensors")
+		same(p["plan"], {"algorithm": plan.get("winner", plan["algorithm"]), "moved_ops": 5, "replicas": 1, **part(plan, "schedule", "batch", "micro_batches", "value_s",
+		     "bound_s", "gap", "imbalance", "optimizer")}, "plan")
+		same(p["report"], {**part(report, "dry_run", "first_step", "steps", "optimizer", "stopped", "step_s", "step_se_s", "predicted_step_s", "wall_s", "batch",
+		     "predicted_step_low_s", "predicted_step_high_s", "accuracy", "test_loss", "saved"), "prediction_error": float(report["prediction_error"]),
+		     "imbalance": float(report["imbalance"]), "message_bytes": float(report["communication"]["bytes"]),
+		     "message_s": float(report["communication"]["time_s"]), "hidden_s": float(report["communication"]["hidden_s"])}, "report")
+		same(p["nodes"], [{"idle": False, "plan": {**part(n, "busy_s", "wait_s", "peak_bytes"), "replica": 0, "part": i},
+		                   "report": {**part(r, "host", "busy_s", "predicted_busy_s", "wait_s", "bytes_sent", "peak_bytes"),
+		                              "waits_s": [float(r["waits"][w]) for w in ("starved", "backpressure", "collective", "structural")]}}
+		                  for i, (n, r) in enumerate(zip(plan["nodes"], report["nodes"]))], "nodes")
+		kinds, groups, links = c["kinds"], [x["name"] for x in c["groups"]], [x["name"] for x in c["links"]]
+		names = [k["name"] for k in kinds]
+		index = lambda table, x: table.index(x) if x is not None else -1
+		same(p["cluster"], {"kinds": [part(k, "name", "backend", "threads", "peak_flops", "bandwidth_Bps", "memory_bytes") for k in kinds],
+		     "groups": [{"name": x["name"], "class": x["class"], "parent": index(groups, x.get("parent")), "inside": index(links, x.get("inside")), "up": index(links, x.get("up"))}
+		                for x in c["groups"]],
+		     "links": [{**part(x, "name", "class", "latency_s", "bandwidth_Bps", "overlap"), "duplex": x.get("duplex", x["overlap"])} for x in c["links"]]}, "cluster")
+		same(p["cluster"]["nodes"], [{"kind": names.index(n["kind"]), "group": groups.index(n["group"]), "speed": float(n["speed"]), "host": n["host"]} for n in c["nodes"]], "nodes of the cluster")
+		same([n["memory_bytes"] for n in p["cluster"]["nodes"]], [3e9, 1e9, None], "memory")
+		same(p["balance"], {**part(balance, "rule", "round", "converged", "reason", "floor_s", "weights"), "kappa": [float(x) for x in balance["kappa"]],
+		     "best_plan": balance["best"]["plan_hash"], "history": [{**part(h, "round", "step_s", "step_se_s", "predicted_step_s", "mean_excess_s", "moved_ops", "held",
+		     "rolled_back", "changed"), "plan": h["plan_hash"], "weights": [float(w) for w in h["weights"]]} for h in balance["history"]]}, "balance")
+		assert len(p["balance"]["history"]) == 2
+		same(p["provenance"], [[x["tool"], *(a if isinstance(a, str) else "?" for a in x["arguments"])] for x in d["provenance"]], "provenance")
+		# of many losses the mean, least and most of three at a time; of many evaluations each third, the last among them
+		rows = [report["losses"][i:i + 3] for i in range(0, 9002, 3)]
+		same(p["losses"], {"first": 7, "stride": 3, "values": [float(x) for r in rows for x in (sum(r) / len(r), min(r), max(r))]}, "losses")
+		same(p["evaluations"], [[e["step"], float(e["test_loss"]), float(e["accuracy"])] for e in report["evaluations"][2::3]], "evaluations")
+	END
+}
+
 @test "html: what the page says of an op elsewhere is what --why says" {
 	dlb-view -f html "$doc" >"$BATS_TEST_TMPDIR/x.html"
 	dlb-view --why 3 "$doc" >"$BATS_TEST_TMPDIR/why"
