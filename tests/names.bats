@@ -36,10 +36,10 @@ shows() { # FILE [TEXT]: clean, and contains the name
 	dlb-view "$tmp/out.json" >"$tmp/table"
 	shows "$tmp/table" 'run      a\x1b[31mb'
 	grep -qxF 'note     c\nd' "$tmp/table"
-	dlb-run --dry-run --steps 2 "$tmp/plain.json" >"$tmp/plain-out.json"
-	for format in $(dlb-view --list | awk '{ print $1 }'); do
+	dlb-run --dry-run --steps 2 --name a --note c "$tmp/plain.json" >"$tmp/plain-out.json"
+	for format in table svg trace memory dot html; do
 		echo "$format"
-		dlb-view -f "$format" "$tmp/out.json" >"$tmp/text"
+		dlb-view -f "$format" "$tmp/out.json" | tr -d '\t' >"$tmp/text"	# a page's style and script have tabs
 		is_clean "$tmp/text"
 		case $format in
 		dot) grep -qF "${shown//\\/\\\\}" "$tmp/text" ;;
@@ -48,6 +48,32 @@ shows() { # FILE [TEXT]: clean, and contains the name
 		esac
 		dlb-view -f "$format" "$tmp/plain-out.json" >"$tmp/plain-text"
 		[ "$(wc -l <"$tmp/text")" -eq "$(wc -l <"$tmp/plain-text")" ]
+	done
+}
+
+@test "dlb-view: each name of kinds, groups, links, memories, plan and report, in every format" {
+	# each with a text of its own behind what must not reach a terminal
+	dlb-run -q --dry-run --steps 2 "$tmp/plain.json" >"$tmp/run.json"
+	jq -c --argjson evil "\"$evil\"" 'del(.profile.inputs, .cost.inputs, .plan.inputs, .report.inputs) |
+		(.cluster.kinds[0].name) as $kind | .cluster.kinds[0].name = $evil + "KIND" | .cluster.nodes[].kind = $evil + "KIND" |
+		.cost |= walk(if type == "object" and has($kind) then .[$evil + "KIND"] = .[$kind] | del(.[$kind]) else . end) |
+		.cost.kinds |= map(if . == $kind then $evil + "KIND" else . end) |
+		.cluster.groups |= map(.name = $evil + "GROUP" + .name | .class = $evil + "CLASS" + .class) |
+		.cluster.groups |= map((if .parent then .parent = $evil + "GROUP" + .parent else del(.parent) end) | (if .inside then .inside = $evil + "LINK" + .inside else del(.inside) end) |
+			if .up then .up = $evil + "LINK" + .up else del(.up) end) |
+		.cluster.links |= map(.name = $evil + "LINK" + .name | .class = $evil + "WAY" + .class) |
+		.cluster.nodes |= map(.group = $evil + "GROUP" + .group) |
+		.report |= (.saved = $evil + "SAVED" | .stopped = $evil + "STOPPED" | .nodes[].host = $evil + "HOST" |
+			.best = {step: 1, test_loss: 1, saved: ($evil + "BEST")} | .evaluations = [{step: 1, test_loss: 1, time_s: 1}]) | del(.profile)' "$tmp/run.json" >"$tmp/names.json"
+	for format in table svg trace memory dot html; do
+		dlb-view -q -f "$format" "$tmp/names.json" | tr -d '\t' >"$tmp/$format"
+		is_clean "$tmp/$format"
+	done
+	for name in KIND GROUP LINK SAVED STOPPED BEST; do
+		grep -qF "$shown$name" "$tmp/table" || { echo "$name"; return 1; }
+	done
+	for name in KIND GROUP CLASS LINK WAY SAVED STOPPED HOST; do
+		sed -n 's|^<script type="application/json" id="document">||p' "$tmp/html" | sed 's|</script>$||' | jq -r '.. | strings' | grep -qF "$shown$name" || { echo "$name"; return 1; }
 	done
 }
 

@@ -394,7 +394,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		.plan |= (.moved_ops = 5) | .balance |= (.converged = true | .keep = true | .reason = "balanced" | .weights = [0.5, 1.25, 1.25] |
 			.history[0] |= (.held = false | .rolled_back = true | .changed = true | .moved_ops = 3 | .weights = [0.75, 1, 1.25])) |
 		.cluster |= (.kinds[0] |= (.peak_flops = 1e9 | .bandwidth_Bps = 2e9 | .memory_bytes = 3e9) | .nodes[1].memory_bytes = 1e9) |
-		.provenance[1].arguments[1] = 5 | del(.cost.inputs, .plan.inputs, .report.inputs, .balance.inputs, .balance.best_plan)' >all.json
+		.provenance[1].arguments[1] = 5 | .provenance[2].arguments += ["a\u2028b\u2029c\u2030d<\u0007&>\"\\\u007f\u00e9"] | del(.cost.inputs, .plan.inputs, .report.inputs, .balance.inputs, .balance.best_plan)' >all.json
 	dlb-view -q -f html all.json | sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' >page.json
 	python3 <<-'END'
 		import json, math
@@ -519,4 +519,236 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	one_line dlb-view 'no graph'
 	run -2 --separate-stderr dlb-view --diff /nonexistent/doc.json "$doc"
 	one_line dlb-view "cannot open '/nonexistent/doc.json'"
+}
+
+@test "the front as a picture: points and marks of the axes are on one scale, inside the frame, and their texts are their values" {
+	planned "$BATS_TEST_TMPDIR/plan.json"
+	picture() { # FRONT
+		jq -c --argjson front "$1" 'del(.plan.hash) | .plan.front = $front' "$BATS_TEST_TMPDIR/plan.json" >"$BATS_TEST_TMPDIR/front.json"
+		dlb-view -q -f front "$BATS_TEST_TMPDIR/front.json" >"$BATS_TEST_TMPDIR/front.svg"
+		python3 - "$BATS_TEST_TMPDIR" <<-'END'
+			import json, re, sys, xml.etree.ElementTree as xml
+			front = json.load(open(sys.argv[1] + "/front.json"))["plan"]["front"]
+			svg = xml.parse(sys.argv[1] + "/front.svg").getroot()
+			tag = lambda name: [x for x in svg if x.tag.endswith("}" + name)]
+			width, height = float(svg.get("width")), float(svg.get("height"))
+			assert svg.get("viewBox") == "0 0 %g %g" % (width, height)
+			left, top, bottom, right = map(float, re.fullmatch(r"M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)", tag("path")[0].get("d")).groups())
+			assert 0 < left < width / 4 and 0 < top < height / 4 and height * 3 / 4 < bottom < height and width * 3 / 4 < right < width
+			points = [tuple(map(float, p.split(","))) for p in tag("polyline")[0].get("points").split(" ")]
+			circles = [(float(c.get("cx")), float(c.get("cy"))) for c in tag("circle")]
+			assert points == circles and len(points) == len(front)
+			assert all(left <= x <= right and top <= y <= bottom for x, y in points), points
+			unit = {"B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "s": 1, "ms": 1e-3, "us": 1e-6}
+			def value(text):
+			    n, u = text.split()
+			    return float(n) * unit[u]
+			for c, f in zip(tag("circle"), front):
+			    m = re.fullmatch(r"([\d.]+ \w+), ([\d.]+ \w+) a step, (\d+) ops run again", c[0].text)
+			    assert abs(value(m[1]) / f["bytes"] - 1) < 0.01 and abs(value(m[2]) / f["value_s"] - 1) < 0.01 and int(m[3]) == f["again"], (c[0].text, f)
+			texts = [(float(t.get("x")), float(t.get("y")), t.get("text-anchor"), t.text) for t in tag("text")]
+			across = [t for t in texts if t[2] == "middle" and re.match(r"\d", t[3])]
+			up = [t for t in texts if t[2] == "end"]
+			assert len(across) == len(up) == 6
+			assert all(bottom < y < height for _, y, _, _ in across) and all(0 < x < left for x, _, _, _ in up)
+			title = [t for t in texts if t[3] == "memory of the fullest node"][0]
+			assert title[0] == (left + right) / 2 and across[0][1] + 10 < title[1] < height
+			assert [t for t in texts if t[3].startswith("seconds per step")][0][1] < top
+			# marks from end to end of the axes, at equal distances
+			assert [x for x, *_ in across] == [left + (right - left) * i / 5 for i in range(6)], across
+			assert [round(y - up[5][1], 1) for _, y, *_ in up] == [round((bottom - top) * (5 - i) / 5, 1) for i in range(6)], up
+			assert abs(up[5][1] - 4 - top) < 1
+			# a tenth of the range is left on each side, but nothing below 0; a point alone is in the middle
+			if len(front) == 1:
+			    assert points == [((left + right) / 2, (top + bottom) / 2)]
+			    sys.exit()
+			for key, at, begin, end, marks in (("bytes", 0, left, right, across), ("value_s", 1, bottom, top, up)):
+			    values = [f[key] for f in front]
+			    tenth = (max(values) - min(values)) / 10
+			    low, high = max(0, min(values) - tenth), max(values) + tenth
+			    for p, v in zip(points, values):
+			        assert abs(p[at] - begin - (v - low) / (high - low) * (end - begin)) < 0.06, (key, p, v)
+			    for i, m in enumerate(marks):
+			        v = low + (high - low) * i / 5
+			        assert abs(value(m[3]) - v) <= 0.0051 * v, (key, m, v)
+		END
+	}
+	picture '[{"bytes": 90e6, "value_s": 2, "again": 0}, {"bytes": 50e6, "value_s": 2.5, "again": 3}, {"bytes": 30e6, "value_s": 4, "again": 17}]'
+	picture '[{"bytes": 90e6, "value_s": 2, "again": 5}]'
+	picture '[{"bytes": 90e6, "value_s": 0.125, "again": 0}, {"bytes": 5e6, "value_s": 4, "again": 2}]'
+}
+
+@test "diff: every value that differs, and no other, on a line of its own with the change in percent" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:3 | dlb-place -q -a even -m 2 | dlb-run -q --dry-run --steps 4 |
+		jq -c 'del(.cost.inputs, .plan.inputs, .report.inputs) | .report |= (.losses = [3, 2] | .step_s = 0.5 | .predicted_step_s = 0.25 | .nodes[].busy_s = 0.125 | .nodes[].wait_s = 1) |
+			.plan |= (.value_s = 0.5 | .bound_s = 0.25 | .imbalance = 1.5 | .nodes[].busy_s = 0.125 | .nodes[].peak_bytes = 2000) |
+			.balance = {weights: [1, 1, 1], kappa: [1, 1, 1], round: 1}' >a.json
+	jq -c '.balance = {weights: [0.5, 1, 1.5], kappa: [1, 2, 1], round: 3, converged: true, reason: "floor"} | .cluster.nodes[1].speed = 0.5 |
+		.report |= (.losses = [3, 2, 1.5] | .accuracy = 0.75 | .step_s = 1 | .predicted_step_s = 1 | .nodes[1].busy_s = 0.25 | .nodes[2].wait_s = 0.5) |
+		.plan |= (.value_s = 0.55 | .bound_s = 0.125 | .imbalance = 3 | .nodes[0].busy_s = 0.25 | .nodes[2].peak_bytes = 3000 | .optimizer = "adam" | del(.hash))' a.json >b.json
+	dlb-view --diff a.json b.json | tr -s ' ' >lines
+	diff lines - <<-'END'
+		first a.json
+		second b.json
+
+		made otherwise
+		 optimizer sgd -> adam
+
+		machine
+		 node 1, speed 1 -> 0.5 (-50.0 %)
+
+		balance
+		 rounds 1 -> 3
+		 balanced no -> floor
+		 node 0, weight 1 -> 0.5 (-50.0 %)
+		 node 2, weight 1 -> 1.5 (+50.0 %)
+		 node 1, kappa 1 -> 2 (+100.0 %)
+
+		times
+		 step, predicted by the plan 500 ms -> 550 ms (+10.0 %)
+		 lower bound 250 ms -> 125 ms (-50.0 %)
+		 imbalance, predicted 1.5 -> 3 (+100.0 %)
+		 node 0, busy, predicted 125 ms -> 250 ms (+100.0 %)
+		 node 2, peak 2 kB -> 3 kB (+50.0 %)
+		 step, simulated or measured 500 ms -> 1 s (+100.0 %)
+		 step, predicted for the run 250 ms -> 1 s (+300.0 %)
+		 last loss 2 -> 1.5 (-25.0 %)
+		 accuracy - -> 0.75
+		 node 1, busy 125 ms -> 250 ms (+100.0 %)
+		 node 2, waiting 1 s -> 500 ms (-50.0 %)
+	END
+	# what only one of them has
+	jq -c 'del(.plan, .report, .balance)' a.json >costs.json
+	dlb-view --diff a.json costs.json | tail -n +3 | tr -s ' ' >lines
+	diff lines - <<-'END'
+
+		made otherwise
+		 plan there -> none
+
+		balance
+		 rounds 1 -> 0
+
+		times
+		 step, predicted by the plan 500 ms -> -
+		 lower bound 250 ms -> -
+		 imbalance, predicted 1.5 -> -
+		 step, simulated or measured 500 ms -> -
+		 step, predicted for the run 250 ms -> -
+	END
+	# a node that the second has not; values of a weight that one has not are 1
+	jq -c '.cluster.nodes |= .[0:2] | .balance = {weights: [0.75, 1.25], round: 1} | .plan |= (.placement[] |= ([., 1] | min) | del(.hash, .timeline) | .nodes |= .[0:2])' a.json >two.json
+	jq -c '.balance.weights = [0.5, 1, 1.5]' a.json >third.json
+	dlb-view --diff third.json two.json | tr -s ' ' >lines
+	for line in ' nodes 3 -> 2' ' node 1, weight 1 -> 1.25 (+25.0 %)' ' node 2, weight 1.5 -> 1 (-33.3 %)' ' node 0, weight 0.5 -> 0.75 (+50.0 %)' 'moves the first plan has ops on nodes that the second document does not have'; do
+		grep -qxF -e "$line" lines
+	done
+	run ! grep -q kappa lines
+	# measured runs are called so; nothing but the run differs
+	jq -c '.report.dry_run = false' a.json >measured.json
+	[ "$(dlb-view --diff measured.json <(jq -c '.report.step_s = 0.25' measured.json) | tail -n +3 | tr -s ' ')" = $'\ntimes\n step, measured 500 ms -> 250 ms (-50.0 %)' ]
+	[ "$(dlb-view --diff a.json <(jq . a.json) | tail -n 1)" = 'nothing differs: the same graph, machine, weights, plan and times' ]
+}
+
+@test "diff: groups of ops that moved, those with the most work first, 40 of them" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/resnet8.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even | jq -c 'del(.plan.hash, .plan.timeline)' >a.json
+	jq -c '.plan.placement[] |= 1 - .' a.json >b.json
+	dlb-view --diff a.json b.json >lines
+	python3 - <<-'END'
+		import json, re
+		d, text = json.load(open("b.json")), open("lines").read()
+		a = json.load(open("a.json"))["plan"]["placement"]
+		group = {}
+		for o in d["graph"]["ops"]:
+		    at = o["id"]
+		    while d["graph"]["ops"][at].get("colocate") is not None:
+		        at = d["graph"]["ops"][at]["colocate"]
+		    group.setdefault(at, []).append(o["id"])
+		ops, n = map(int, re.search(r"^moves    (\d+) ops in (\d+) groups", text, re.M).groups())
+		assert ops == len(d["graph"]["ops"])
+		rows = re.findall(r"^  (\d) -> (\d) +([\d.]+) (\w+) .* (\d+) (\S+?)(?: and (\d+) bound to it)?$", text, re.M)
+		assert len(rows) == 40 and int(re.search(r"\.\.\. and (\d+) more groups", text)[1]) == n - 40
+		work = [float(r[2]) * {"s": 1, "ms": 1e-3, "us": 1e-6}[r[3]] for r in rows]
+		assert work == sorted(work, reverse=True), work
+		for r in rows:
+		    op = int(r[4])
+		    assert d["graph"]["ops"][op]["name"] == r[5]
+		    assert (a[str(op)], d["plan"]["placement"][str(op)]) == (int(r[0]), int(r[1]))
+		    members = next(g for g in group.values() if op in g)
+		    assert op == min(members) and len(members) - 1 == int(r[6] or 0), (r, members)
+	END
+}
+
+@test "diff: which op or tensor differs between two graphs" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | jq -c 'del(.profile)' >a.json
+	other() { # JQ TEXT
+		jq -c "$1" a.json >b.json
+		for pair in 'a.json b.json' 'b.json a.json'; do
+			# shellcheck disable=SC2086
+			run -2 --separate-stderr dlb-view --diff $pair
+			one_line dlb-view "$2"
+		done
+	}
+	other '.graph.ops[2].name = "other"' 'other graphs: op 2 is '
+	other '(.graph.ops[] | select(.name == "/1/Gemm") | .inputs) |= [.[0], .[1]]' "other graphs: op 1 is '/1/Gemm' (Gemm) in one, '/1/Gemm' (Gemm) in the other, with other inputs"
+	other '.graph.tensors[0].name = "other"' "other graphs: tensor 0, '"
+	other '.graph.tensors |= (.[-1].name = "last")' "other graphs: tensor $(jq '.graph.tensors | length - 1' a.json), '"
+	run -0 dlb-view --diff a.json a.json
+	# optimizers append states: the tensors that both have are compared
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:1 >costs.json
+	dlb-place -q costs.json >sgd.json
+	dlb-place -q --optimizer adam costs.json >adam.json
+	for pair in 'sgd.json adam.json' 'adam.json sgd.json'; do
+		# shellcheck disable=SC2086
+		run -0 dlb-view --diff $pair
+		[[ $output == *optimizer* ]]
+	done
+}
+
+@test "SVG: the losses of a run, from the first step to the last, between the least and the most" {
+	reported "$BATS_TEST_TMPDIR/round.json"
+	for losses in '[3, 1]' '[5, 4, 4.5, 1.25, 2]' '[range(5000) | . * 7 % 1009 + 1]' '[4, null, 2, 3]'; do
+		jq -c ".report |= (.losses = $losses | .first_step = 12)" "$BATS_TEST_TMPDIR/round.json" >"$BATS_TEST_TMPDIR/losses.json"
+		dlb-view -q -f svg "$BATS_TEST_TMPDIR/losses.json" >"$BATS_TEST_TMPDIR/x.svg"
+		python3 - "$BATS_TEST_TMPDIR" <<-'END'
+			import json, re, sys
+			losses, text = json.load(open(sys.argv[1] + "/losses.json"))["report"]["losses"], open(sys.argv[1] + "/x.svg").read()
+			m = re.search(r'<rect x="(\d+)" y="([\d.]+)" width="(\d+)" height="(\d+)" fill="none" stroke="#cccccc"/>\n<polyline fill="none" stroke="#0072b2" stroke-width="1.5" points="([^"]*)"', text)
+			left, top, width, height = map(float, m.groups()[:4])
+			points = [tuple(map(float, p.split(","))) for p in m[5].split()]
+			known = [x for x in losses if x is not None]
+			lo, hi, n = min(known), max(known), len(losses)
+			assert len(points) <= 4 * width and (n > 2 * width or len(points) == len(known))
+			for i, (x, y) in enumerate(points):
+			    at = (x - left) / width * (n - 1)
+			    near = [k for k in range(max(0, int(at) - 1), min(n, int(at) + 3)) if losses[k] is not None and abs(left + width * k / (n - 1) - x) < 0.06]
+			    assert any(abs(top + height * (1 - (losses[k] - lo) / (hi - lo)) - y) < 0.06 for k in near), (i, x, y)
+			assert points[0][0] == left and left + width - points[-1][0] < 1
+			labels = {t: (float(x), float(y)) for x, y, t in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', text)}
+			assert labels["%.4g" % hi][0] < left and top <= labels["%.4g" % hi][1] <= top + 20
+			assert labels["%.4g" % lo][0] < left and top + height - 10 <= labels["%.4g" % lo][1] <= top + height
+			first, last = labels["step 12"], labels["step %d" % (12 + n - 1)]
+			assert first[0] == left and last[0] == left + width and first[1] == last[1] > top + height
+			assert float(re.search(r'<svg [^>]*height="([\d.]+)"', text)[1]) > first[1]
+		END
+	done
+	# one loss, or losses that are all alike, make no line
+	for losses in '[3]' '[2, 2, 2]'; do
+		jq -c ".report.losses = $losses" "$BATS_TEST_TMPDIR/round.json" | dlb-view -q -f svg >"$BATS_TEST_TMPDIR/x.svg"
+		run ! grep '>loss<' "$BATS_TEST_TMPDIR/x.svg"
+	done
+}
+
+@test "html: the page of a part of a document has what there is, and nothing else" {
+	cd "$BATS_TEST_TMPDIR"
+	reported round.json
+	keys() { jq -c "$1 | del(.profile.inputs, .cost.inputs, .plan.inputs, .report.inputs)" round.json | dlb-view -q -f html |
+		sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' | jq -c 'keys - ["file", "transfers"]'; }
+	[ "$(keys '{dlb}')" = '["nodes","provenance"]' ]
+	[ "$(keys '{dlb, cluster}')" = '["cluster","nodes","provenance"]' ]
+	[ "$(keys '{dlb, graph}')" = '["model","nodes","ops","provenance","tensors"]' ]
+	[ "$(keys '{dlb, report: (.report | del(.losses, .timeline))}')" = '["nodes","provenance","report"]' ]
+	[ "$(keys '{dlb, graph, cluster, cost, plan: (.plan | del(.timeline))}')" = '["cluster","memory","model","nodes","ops","plan","provenance","tensors","why"]' ]
 }
