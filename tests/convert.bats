@@ -969,6 +969,15 @@ fit_together() {
 	# a node without ops is no rank
 	[ "$(at '[2,2,0]')" = '1F0,1B0,1F1,1B1,1F2,1B2 0F0,0F1,0B0,0F2,0B1,0B2' ]
 	[ "$(at '[1,1,1]')" = 0F0,0B0,0F1,0B1,0F2,0B2 ]
+	# the last forward op on the first node, or a node of backward ops alone: status 1
+	other() { jq -c "(.graph.ops | map(select(.phase == \"forward\").id) | max) as \$last | del(.plan.nodes, .plan.timeline, .plan.hash, .plan.inputs, .cost.inputs, .profile.inputs) |
+		.graph.ops |= map(del(.colocate)) | $1" "$tmp/plan.json" | dlb-convert --to torch-pipelining; }
+	run -1 --separate-stderr other '.plan.placement["\($last)"] = 0'
+	one_line dlb-convert "of stage 2 feeds op 'loss' of stage 0"
+	run -1 --separate-stderr other '.plan.placement |= with_entries(if (.key | tonumber) > $last and .value == 2 then . else .value = 0 end)'
+	one_line dlb-convert 'node 2 has backward ops and no forward op: it is no stage'
+	run -1 --separate-stderr other '.plan.placement[] |= [2, 1, 0][.] | .plan.placement["0"] = 0'
+	one_line dlb-convert 'stages of torch pass on to the next'
 }
 
 @test "hwloc: an os_index has one to six digits" {
@@ -1020,4 +1029,214 @@ fit_together() {
 	# one product of matrices is none
 	run -1 --separate-stderr layout '[0,0,0,0,0,0]' '.graph.ops |= map(if .phase == "forward" and (.type == "Gemm" or .type == "Product") and (.name | test("layers.0/(self|linear1)")) then .name = "/x\(.id)" else . end)'
 	one_line dlb-convert 'no stack of transformer layers'
+}
+
+# bats test_tags=slow
+@test "chakra: what of a trace becomes what, and what an edit of the graph changes in it" {
+	python3 - "$tmp/t.et" <<-'END'
+		import struct, sys
+		def varint(v):
+		    out = b""
+		    while v > 127:
+		        out += bytes([v & 127 | 128])
+		        v >>= 7
+		    return out + bytes([v])
+		number = lambda f, v: varint(f << 3) + varint(v)
+		field = lambda f, s: varint(f << 3 | 2) + varint(len(s)) + s
+		attr = lambda name, f, v: field(10, field(1, name) + number(f, v))
+		out = [field(1, b"0.0.4"),
+		       # id 0, as proto3 writes it; a name that is no UTF-8; fields of fixed size, which are kept
+		       field(2, b"\xff") + number(3, 4) + number(7, 3) + varint(30 << 3 | 1) + struct.pack("<d", 2.5) + varint(31 << 3 | 5) + b"abcd" + attr(b"comm_size", 9, 4096),
+		       # both lists, packed and not, itself among them; the size is that stated, whatever the shapes say
+		       number(1, 9) + field(2, b"b") + number(3, 5) + number(4, 0) + field(5, varint(9) + varint(0)) + number(6, 77) + number(7, 5)
+		       + field(9, field(2, b"[[2]]") + field(3, b"['Tensor(float)']")) + attr(b"comm_size", 9, 12) + attr(b"is_cpu_op", 27, 1),
+		       # other names than is_cpu_op and comm_size have no meaning, nor has a size of 2^53
+		       number(1, 2**52) + field(2, b"c") + number(3, 4) + number(5, 9) + number(5, 0) + number(7, 2**53) + attr(b"is_cpu_opx", 27, 1) + attr(b"comm_siz", 9, 7)
+		       + attr(b"comm_size", 9, 2**53) + field(9, field(2, b"[[2]]") + field(3, b"['Tensor(float)']")),
+		       number(1, 3) + number(3, 4) + number(4, 2**52) + attr(b"is_cpu_op", 27, 0)]
+		open(sys.argv[1], "wb").write(b"".join(varint(len(m)) + m for m in out))
+	END
+	dlb-convert --from chakra "$tmp/t.et" >"$tmp/t.json"
+	jq -e '[.graph.ops[] | [.name, .attributes.id, .inputs]] == [["#0", 0, []], ["b", 9, [0]], ["c", 4503599627370496, [0, 1]], ["#3", 3, [2]]] and
+		[.graph.tensors[].size_bytes] == [4096, 12, 8] and .cost.rows[0].output_s == 4096 / 2147483648 and ([.cost.rows[] | [.ops, .time_s]] ==
+			[[[0], {accelerator: [3e-6], host: null}], [[1], {accelerator: null, host: [5e-6]}], [[2], {accelerator: [9007199254.740992], host: null}],
+			[[3], {accelerator: [0], host: null}]])' "$tmp/t.json"
+	back() { # JQ: the nodes of the trace as id: control dependencies; data dependencies; microseconds
+		jq -c "$1" "$tmp/t.json" | dlb-convert --to chakra >"$tmp/back.et"
+		python3 - "$tmp/back.et" <<-'END'
+			import sys
+			def varint(s, i):
+			    v = shift = 0
+			    while True:
+			        v |= (s[i] & 127) << shift
+			        shift, i = shift + 7, i + 1
+			        if s[i - 1] < 128:
+			            return v, i
+			def numbers(s):
+			    i, out = 0, []
+			    while i < len(s):
+			        v, i = varint(s, i)
+			        out.append(v)
+			    return out
+			s, at, rows = open(sys.argv[1], "rb").read(), 0, []
+			while at < len(s):
+			    n, at = varint(s, at)
+			    one, i = {1: [0], 4: [], 5: [], 7: [0]}, at
+			    while i < at + n:
+			        tag, i = varint(s, i)
+			        if tag & 7 in (1, 5):
+			            i += 8 if tag & 7 == 1 else 4
+			            continue
+			        v, i = varint(s, i)
+			        if tag & 7 == 2:
+			            v, i = s[i:i + v], i + v
+			            v = numbers(v) if tag >> 3 in (4, 5) else []
+			        one.setdefault(tag >> 3, []).extend(v if isinstance(v, list) else [v])
+			    at += n
+			    rows.append("%d: %s; %s; %d" % (one[1][-1], " ".join(map(str, one[4])), " ".join(map(str, one[5])), one[7][-1]))
+			print(" | ".join(rows[1:]))
+		END
+	}
+	is() { [ "$(back "$1")" = "$2" ] || { back "$1"; return 1; }; }
+	is . '0: ; ; 3 | 3: 4503599627370496; ; 0 | 9: 0; 9 0; 5 | 4503599627370496: ; 9 0; 9007199254740992'
+	# the trace's own bytes are in it, fields of fixed size too
+	for text in $'\xff' abcd "[[2]]" "Tensor(float)" is_cpu_opx comm_siz; do
+		[ "$(grep -aoF "$text" "$tmp/t.et" | wc -l)" = "$(grep -aoF "$text" "$tmp/back.et" | wc -l)" ] || [ "$text" = $'\xff' ]
+	done
+	[ "$(stat -c %s "$tmp/t.et")" -ge "$(stat -c %s "$tmp/back.et")" ]
+	# durations are those of the costs
+	is '.cost.rows[1].time_s.host = [2e-6] | .cost.rows[3].time_s.accelerator = [7e-6]' '0: ; ; 3 | 3: 4503599627370496; ; 7 | 9: 0; 9 0; 2 | 4503599627370496: ; 9 0; 9007199254740992'
+	# where edges were taken or added, the node has the edges that there are
+	is 'del(.cost.inputs) | .graph.ops[1].inputs = []' '0: ; ; 3 | 3: 4503599627370496; ; 0 | 9: ; ; 5 | 4503599627370496: ; 9 0; 9007199254740992'
+	is 'del(.cost.inputs) | .graph.ops[2].inputs = [1]' '0: ; ; 3 | 3: 4503599627370496; ; 0 | 9: 0; 9 0; 5 | 4503599627370496: ; 9; 9007199254740992'
+	is 'del(.cost.inputs) | .graph.ops[3].inputs = [2, 1]' '0: ; ; 3 | 3: ; 4503599627370496 9; 0 | 9: 0; 9 0; 5 | 4503599627370496: ; 9 0; 9007199254740992'
+	is 'del(.cost.inputs) | .graph.ops[3].inputs = [0]' '0: ; ; 3 | 3: ; 0; 0 | 9: 0; 9 0; 5 | 4503599627370496: ; 9 0; 9007199254740992'
+	for fault in '.graph["x-chakra"] += "0"' '.graph["x-chakra"] = "0G"' '.graph["x-chakra"] = "G0"' '.graph.ops[2].attributes.chakra_rest += "x0"' '.graph.ops[0].attributes.chakra_rest += "f"'; do
+		run -2 --separate-stderr dlb-convert --to chakra <(jq -c "del(.cost.inputs) | $fault" "$tmp/t.json")
+		one_line dlb-convert 'hexadecimal digits are expected'
+	done
+}
+
+@test "chakra: faults of a trace, and numbers that are too large or cut" {
+	mkdir "$tmp/traces"
+	python3 - "$tmp/traces" <<-'END' >"$tmp/faults"
+		import sys
+		def varint(v):
+		    out = b""
+		    while v > 127:
+		        out += bytes([v & 127 | 128])
+		        v >>= 7
+		    return out + bytes([v])
+		number = lambda f, v: varint(f << 3) + varint(v)
+		field = lambda f, s: varint(f << 3 | 2) + varint(len(s)) + s
+		message = lambda m: varint(len(m)) + m
+		fixed = lambda f, type, s: varint(f << 3 | type) + s
+		one = number(1, 1) + field(2, b"a") + number(3, 4)
+		cut, large = "no Node at byte", "a number that is too large"
+		faults = [
+		    (message(one) + message(one), "node 1 is given twice"), (message(one + number(5, 8)), "node 1 waits for node 8, which does not exist"), (b"", "no vertices"),
+		    # the last byte of a number says that another follows; the rest of a field is not there
+		    (message(one) + b"\x80", "no message at byte"), (message(one) + b"\x02\x08", "no message at byte"), (message(one + b"\x30\x80"), cut), (message(one + b"\x30"), cut),
+		    (message(one + field(4, b"\x80")), cut), (message(one + field(90, b"abc")[:-1]), cut), (message(one + fixed(40, 1, b"1234567")), cut), (message(one + fixed(40, 5, b"123")), cut),
+		    # types and numbers of fields that there are not, and a list of another type
+		    *((message(one + fixed(40, type, b"12345678")), cut) for type in (3, 4, 6, 7)), (message(one + b"\x00\x00"), cut), (message(one + number(1 << 29, 1)), cut),
+		    (message(one + fixed(4, 5, b"1234")), cut),
+		    *((message(one + number(f, v)), large) for f, v in ((1, 1 << 63), (3, 1 << 31), (6, 1 << 63), (7, (1 << 53) + 1)))]
+		good = message(one + number((1 << 29) - 1, (1 << 64) - 1) + fixed(40, 1, b"12345678") + fixed(41, 5, b"1234") + number(3, (1 << 31) - 1) + number(6, (1 << 63) - 1))
+		for i, (s, text) in enumerate(faults + [(good, "")]):
+		    open("%s/%d.et" % (sys.argv[1], i), "wb").write(message(field(1, b"0.0.4")) + s)
+		    print(i, text)
+	END
+	while read -r case text; do
+		if [ -n "$text" ]; then
+			run -2 --separate-stderr dlb-convert --from chakra "$tmp/traces/$case.et"
+			one_line dlb-convert "$case.et" "$text"
+		else
+			dlb-convert --from chakra "$tmp/traces/$case.et" | dlb-convert --to chakra >"$tmp/back.et"
+			grep -qaF 12345678 "$tmp/back.et"
+		fi
+	done <"$tmp/faults"
+	grep -q "^22 $" "$tmp/faults"
+}
+
+# bats test_tags=slow
+@test "chakra: the nodes of a plan's trace: what each waits for, how long it takes, what a message has" {
+	dlb-profile -q --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:4 >"$tmp/cost.json"
+	for options in '-m 2 --replicas 2' '-m 4'; do
+		# shellcheck disable=SC2086
+		dlb-place -q -a even $options "$tmp/cost.json" >"$tmp/plan.json"
+		for rank in 0 1 2 3; do
+			dlb-convert --to chakra --rank $rank "$tmp/plan.json" >"$tmp/t.et"
+			chakra show "$tmp/t.et" >"$tmp/$rank.txt"
+		done
+		python3 - "$tmp" <<-'END'
+			import ast, json, math, sys
+			d = json.load(open(sys.argv[1] + "/plan.json"))
+			ops, tensors, plan = d["graph"]["ops"], d["graph"]["tensors"], d["plan"]
+			M, at, batches = plan["micro_batches"], {int(k): v for k, v in plan["placement"].items()}, d["cost"]["batches"]
+			replicas = plan.get("replicas", [[0, 1, 2, 3]])
+			made = {t: o["id"] for o in ops for t in o["outputs"] if t is not None}
+			moving = {t["id"] for t in tensors if t["id"] in made and t["kind"] in ("activation", "gradient", "weight-gradient")}
+			seconds = {o: r["time_s"]["cpu"][batches.index(4)] for r in d["cost"]["rows"] for o in r["ops"]}		# a micro-batch has 4 samples
+			def bytes_of(t):
+			    shape = tensors[t]["shape"]
+			    return 4 * math.prod([4] + shape[1:] if shape[:1] == ["N"] else shape)
+			def varint(s):
+			    return sum((b & 127) << 7 * i for i, b in enumerate(s))
+			def attributes(rest):
+			    out = {}
+			    for f, v in rest:
+			        assert f == 10 and v[0] == 10
+			        n = v[1]
+			        tag = v[2 + n:]
+			        out[v[2:2 + n].decode()] = varint(tag[1 if tag[0] < 128 else 2:])
+			    return out
+			n_sums = 0
+			for rank in range(4):
+			    rows = [ast.literal_eval(l) for l in open("%s/%d.txt" % (sys.argv[1], rank))][1:]
+			    node = {i: dict(f, rest=attributes(rest)) for _, i, f, rest in rows for f in [dict(f)]}
+			    name = {i: f["2"].decode() for i, f in node.items()}
+			    assert len(set(name.values())) == len(name)
+			    by = {n: node[i] for i, n in name.items()}
+			    replica = next(r for r in replicas if rank in r)
+			    part = replica.index(rank)
+			    want = {}
+			    for o in ops:
+			        if at[o["id"]] != part:
+			            continue
+			        update = o["phase"] == "update"
+			        for m in [None] if update else range(M):
+			            me, deps = o["name"] if update else "%s %d" % (o["name"], m), []
+			            for t in o["inputs"]:
+			                if t in moving:
+			                    p = made[t]
+			                    for k in range(M) if update else [m]:
+			                        deps.append("%s %d" % (ops[p]["name"], k) if at[p] == part else "receive %s %d" % (tensors[t]["name"], k))
+			                        if at[p] != part:
+			                            want["receive %s %d" % (tensors[t]["name"], k)] = ([], {"comm_src": replica[at[p]], "comm_dst": rank, "comm_size": bytes_of(t)}, 6)
+			            if update and len(replicas) > 1:
+			                n_sums += 1
+			                want["sum " + me] = (deps, {"comm_size": sum(bytes_of(t) for t in o["inputs"] if t in moving)}, 7)
+			                deps = ["sum " + me]
+			            want[me] = (deps, {"is_cpu_op": 1}, 4)
+			            if o["type"] not in ("Flatten", "Reshape") and not update:
+			                assert by[me].get("7", 0) == round(seconds[o["id"]] * 1e6), (me, by[me], seconds[o["id"]])
+			            for t in o["outputs"]:
+			                if t in moving and not update:
+			                    for to in {replica[at[r["id"]]] for r in ops if t in r["inputs"]} - {rank}:
+			                        want["send %s %d" % (tensors[t]["name"], m)] = ([me], {"comm_src": rank, "comm_dst": to, "comm_size": bytes_of(t)}, 5)
+			    assert set(want) == set(by), set(want) ^ set(by)
+			    for n, (deps, attrs, kind) in want.items():
+			        assert [name[i] for i in by[n]["5"]] == deps, (n, deps, [name[i] for i in by[n]["5"]])
+			        assert by[n]["3"] == kind and all(by[n]["rest"].get(k) == v for k, v in attrs.items()), (n, by[n], attrs)
+			    # the ops of a node wait for each other, one behind the other
+			    comp = {i: f for i, f in node.items() if f["3"] == 4}
+			    assert sorted(len(f["4"]) for f in comp.values()) == [0] + [1] * (len(comp) - 1)
+			    assert len({f["4"][0] for f in comp.values() if f["4"]}) == len(comp) - 1 and all(f["4"][0] in comp for f in comp.values() if f["4"])
+			    assert not any(f["4"] for f in node.values() if f["3"] != 4)
+			    tags = [(f["rest"]["comm_src"], f["rest"]["comm_dst"], f["rest"]["comm_tag"]) for f in node.values() if f["3"] in (5, 6)]
+			    assert len(set(tags)) == len(tags)
+			assert (n_sums > 0) == (len(replicas) > 1)
+		END
+	done
 }
