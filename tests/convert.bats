@@ -832,6 +832,9 @@ fit_together() {
 	[ "$(get . '[.graph.ops[].phase == "backward"]')" = '[false,false,false,false,true]' ]
 	[ "$(get '.nodes[1].isBackwardNode = 1' '[.graph.ops[].phase == "backward"]')" = '[false,false,false,false,false]' ]
 	[ "$(get '.nodes[3].isBackwardNode = 1' '[.graph.tensors[].kind]')" = '["activation","activation","activation","gradient"]' ]
+	# ops are in an order of their own: each has its vertex's times
+	[ "$(get '.nodes |= reverse | .nodes |= map(.cpuLatency = .id | del(.colorClass))' \
+		'[.cost.rows[] | .ops[] as $op | [$op, .time_s.host[0]]] as $host | [.graph.ops[] | .id as $i | [.attributes.id, ($host[] | select(.[0] == $i)[1])]] | all(.[0] == .[1] * 1e3) and length == 5')" = true ]
 	fault() { # JQ TEXT
 		run -2 --separate-stderr dlb-convert --from dnn-partitioning <(jq -c "$1" "$net")
 		one_line dlb-convert "$2"

@@ -449,6 +449,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		     "rolled_back", "changed"), "plan": h["plan_hash"], "weights": [float(w) for w in h["weights"]]} for h in balance["history"]]}, "balance")
 		assert len(p["balance"]["history"]) == 2
 		same(p["provenance"], [[x["tool"], *(a if isinstance(a, str) else "?" for a in x["arguments"])] for x in d["provenance"]], "provenance")
+		assert "\u2028" not in open("page.json").read() and "\u2029" not in open("page.json").read()
 		# of many losses the mean, least and most of three at a time; of many evaluations each third, the last among them
 		rows = [report["losses"][i:i + 3] for i in range(0, 9002, 3)]
 		same(p["losses"], {"first": 7, "stride": 3, "values": [float(x) for r in rows for x in (sum(r) / len(r), min(r), max(r))]}, "losses")
@@ -751,4 +752,57 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	[ "$(keys '{dlb, graph}')" = '["model","nodes","ops","provenance","tensors"]' ]
 	[ "$(keys '{dlb, report: (.report | del(.losses, .timeline))}')" = '["nodes","provenance","report"]' ]
 	[ "$(keys '{dlb, graph, cluster, cost, plan: (.plan | del(.timeline))}')" = '["cluster","memory","model","nodes","ops","plan","provenance","tensors","why"]' ]
+}
+
+@test "the table of a profile without costs has its times by type of op, the longest first" {
+	dlb-profile -q "$models/digits_mlp.onnx" | jq -c '{dlb, graph, profile}' >"$BATS_TEST_TMPDIR/profile.json"
+	dlb-view "$BATS_TEST_TMPDIR/profile.json" >"$BATS_TEST_TMPDIR/table"
+	python3 - "$BATS_TEST_TMPDIR" <<-'END'
+		import json, re, sys
+		d, text = json.load(open(sys.argv[1] + "/profile.json")), open(sys.argv[1] + "/table").read()
+		kind, ops = d["profile"]["kinds"][0]["name"], d["graph"]["ops"]
+		time, count = {}, {}
+		for o in ops:
+		    count[o["type"]] = count.get(o["type"], 0) + 1
+		for r in d["profile"]["rows"]:
+		    for o in r["ops"]:
+		        t = r["time_s"].get(kind)
+		        t = t[0] if isinstance(t, list) else t
+		        time[ops[o]["type"]] = time.get(ops[o]["type"], 0) + (t or 0)
+		total = sum(time.values())
+		rows = re.findall(r"^  (\w+) +(\d+) +[\d.e+]+ \w+ +([\d.]+) (\w+) +([\d.]+)%$", text, re.M)
+		assert {r[0] for r in rows} == set(count) and total > 0, (rows, text)
+		assert [time[r[0]] for r in rows] == sorted((time[r[0]] for r in rows), reverse=True)
+		for name, n, t, unit, share in rows:
+		    assert int(n) == count[name]
+		    assert abs(float(t) * {"s": 1, "ms": 1e-3, "us": 1e-6}[unit] - time[name]) <= 0.006 * time[name] + 1e-12, (name, t, unit, time[name])
+		    assert abs(float(share) - 100 * time[name] / total) < 0.051
+	END
+}
+
+@test "html: the memories of a machine; trace: a document without a time-line" {
+	dlb-profile -q --cluster --topology "$root/tests/data/topology-2x2-cxl.xml" >"$BATS_TEST_TMPDIR/cxl.json"
+	dlb-view -q -f html "$BATS_TEST_TMPDIR/cxl.json" | sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' >"$BATS_TEST_TMPDIR/page.json"
+	jq -e --slurpfile d "$BATS_TEST_TMPDIR/cxl.json" '[.cluster.groups[].name] as $groups | [.cluster.memories[] | [.name, .class, $groups[.group], .count, (.bytes / 1e6 | round)]] ==
+		[$d[0].cluster.memories[] | [.name, .class, .group, .count // 1, (.bytes / 1e6 | round)]] and (.cluster.memories | length > 4) and [.cluster.nodes[].memory_bytes / 1e6 | round] ==
+		[$d[0].cluster.nodes[].memory_bytes / 1e6 | round]' "$BATS_TEST_TMPDIR/page.json" || { cut -c1-3000 "$BATS_TEST_TMPDIR/page.json"; false; }
+	run -2 --separate-stderr dlb-view -f trace "$BATS_TEST_TMPDIR/cxl.json"
+	one_line dlb-view 'no time-line in the document' 'dlb-place'
+}
+
+@test "the table of what --compress auto weighed: saved against the class without compression" {
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c 'cpu:1 host cpu:1' | dlb-place -q --replicas 2 --compress bf16 >"$BATS_TEST_TMPDIR/plan.json"
+	jq -c 'del(.plan.hash) | .plan.compress_advice = [{class: "gradient", compress: "none", bytes: 4000, step_s: 0.5},
+		{class: "gradient", compress: "bf16", bytes: 2000, step_s: 0.375, error: 0.004, error_of: "sums", chosen: true},
+		{class: "gradient", compress: "lowrank:4", bytes: 1000, step_s: 0.5, error: 0.05, error_of: "loss"},
+		{class: "small", compress: "none", bytes: 20, step_s: 0.25, chosen: true}, {class: "small", compress: "bf16", bytes: 10, step_s: 0.375, error: 0.004, error_of: "sums"}]' \
+		"$BATS_TEST_TMPDIR/plan.json" | dlb-view | sed -n '/^  compression/,/^  node/p' | sed '$d' | tr -s ' ' >"$BATS_TEST_TMPDIR/table"
+	diff "$BATS_TEST_TMPDIR/table" - <<-'END'
+		 compression bytes step saves error
+		 gradient none 4 kB 500 ms none
+		 bf16 2 kB 375 ms 125 ms 0.4 % of sums <- chosen
+		 lowrank:4 1 kB 500 ms 0 us 5 % of loss; costs more than it saves
+		 small none 20 B 250 ms none <- chosen
+		 bf16 10 B 375 ms -125 ms 0.4 % of sums; costs more than it saves
+	END
 }
