@@ -806,3 +806,40 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		 bf16 10 B 375 ms -125 ms 0.4 % of sums; costs more than it saves
 	END
 }
+
+@test "SVG: a rectangle for each span of the plan with its op and times, neighbours of one phase and micro-batch together; marks of the axis at their times" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even -m 2 >plan.json
+	for end in 0.004 0.0015 0.0072; do
+		# [op, micro-batch, start, end] in thousandths of the end; 0 and 1 touch, 2 is of another micro-batch, 12 an update
+		jq -c --argjson e $end 'del(.plan.hash) | .plan.value_s = $e | .plan.timeline = ([[[0, 0, 0, 100], [1, 0, 100, 200], [2, 1, 200, 300], [3, 1, 400, 450], [9, 1, 450, 500]],
+			[[10, 0, 500, 600], [11, 0, 600, 700], [12, -1, 800, 1000]]] | map(map([.[0], .[1], .[2] * $e / 1000, .[3] * $e / 1000])))' plan.json >spans.json
+		dlb-view -q -f svg spans.json >x.svg
+		python3 - <<-'END'
+			import json, re
+			d, text = json.load(open("spans.json")), open("x.svg").read()
+			end, name = d["plan"]["value_s"], [o["name"] for o in d["graph"]["ops"]]
+			frames = [tuple(map(float, m)) for m in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="\d+" fill="#f1f3f5"/>', text)]
+			assert len(frames) == 2 and frames[0][0] == frames[1][0] and frames[0][2] == frames[1][2]
+			left, width = frames[0][0], frames[0][2]
+			rects = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="\d+" fill="(#\w+)" fill-opacity="([\d.]+)"><title>([^<]*)</title>', text)
+			want = [(0, 0, 200, "forward, micro-batch 0, %s and 1 more" % name[0], "1"), (0, 200, 300, "forward, micro-batch 1, " + name[2], "0.7"),
+			        (0, 400, 450, "forward, micro-batch 1, " + name[3], "0.7"), (0, 450, 500, "backward, micro-batch 1, " + name[9], "0.7"),
+			        (1, 500, 700, "backward, micro-batch 0, %s and 1 more" % name[10], "1"), (1, 800, 1000, "update, " + name[12], "1")]
+			assert len(rects) == len(want), rects
+			for (x, y, w, fill, opacity, title), (node, a, b, told, o) in zip(rects, want):
+			    assert abs(float(x) - left - width * a / 1000) < 0.02 and abs(float(w) - width * (b - a) / 1000) < 0.02 and float(y) == frames[node][1], (x, y, w, told)
+			    assert title == "%s, %.4g to %.4g ms" % (told, a * end, b * end) and opacity == o, (title, told)
+			assert len({r[3] for r in rects}) == 3
+			marks = re.findall(r'<line x1="([\d.]+)" x2="\1" y1="([\d.]+)" y2="[\d.]+" stroke="#888888"/>\n<text x="([\d.]+)" y="([\d.]+)" text-anchor="middle">([^<]*)<', text)
+			assert 3 <= len(marks) <= 9, marks
+			for x, y, at, below, label in marks:
+			    t = 0 if label == "0" else float(label.split()[0]) * {"ms": 1e-3, "us": 1e-6, "s": 1}[label.split()[1]]
+			    assert x == at and abs(float(x) - left - width * t / end) < 0.06 and float(below) > float(y), (x, label)
+			steps = [float(b[0]) - float(a[0]) for a, b in zip(marks, marks[1:])]
+			assert max(steps) - min(steps) < 0.11 and float(marks[-1][0]) + steps[0] > left + width
+			numbers = re.findall(r'text-anchor="middle" fill="white" font-size="10">(\d+)<', text)
+			assert numbers == ["0", "1", "1", "1", "0"], numbers
+		END
+	done
+}
