@@ -843,3 +843,84 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		END
 	done
 }
+
+@test "the table of a report and of balancing, line for line" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even | dlb-run -q --dry-run | jq -c '
+		del(.cost.inputs, .plan.inputs, .report.inputs) | .report |= (.stopped = "signal" | .steps = 12 | .first_step = 5 | .step_s = 0.5 | .predicted_step_s = 0.25 |
+			del(.predicted_step_low_s, .predicted_step_high_s) | .prediction_error = 0.5 | .imbalance = 1.25 | .losses = [3, 1, 2] | .accuracy = 0.75 | .saved = "w.safetensors" | .varies = true | .batch_statistics = "all" |
+			.communication = {bytes: 4000, time_s: 0.5, hidden_s: 0.125, in_place_bytes: 1000} |
+			.events = [{step: 7, node: 1, cause: "lost", notice_s: 2, resume_s: 0.5, from_step: 6, copies: true}, {node: 0, cause: "back", rejoined: true}, {step: 9, node: 1, cause: "lost", from_step: 8}] |
+			.buddy = {every: 3, bytes: 5000, sent_bytes: 2000, buddies: [1, 0], link_s: 0.125, predicted_time_s: 0.25} |
+			.delays = [{weight: "a", node: 0, least: 2, most: 3}, {weight: "b", node: 1, least: 1, most: 2}, {weight: "c", node: 1, least: 2, most: 5}] |
+			.kfac = {weights: ["a", "b"], others: "adam", inverses: 7, shifted: 2, kept: 1, held_back: 3, left: [{weight: "c", why: "too large"}], not_symmetric: 0, not_definite: 4} |
+			.nodes |= [.[0] + {busy_s: 0.125, predicted_busy_s: 0.25, wait_s: 0.375, waits: {starved: 0.25, backpressure: 0.125, collective: 0, structural: 0}, peak_bytes: 3000, process_bytes: 9000, predicted_process_bytes: 8000, data_wait_s: 0.125},
+				.[1] + {busy_s: 0.25, predicted_busy_s: 0.125, wait_s: 0.25, waits: {starved: 0.0625, backpressure: 0.1875, collective: 0, structural: 0}, peak_bytes: 4000, process_bytes: 0, predicted_process_bytes: 0, data_wait_s: 0}]) |
+			.balance = {rule: "log", round: 2, converged: true, reason: "floor", weights: [0.5, 1.5], links: [{link: 0, factor: 0.125}],
+				history: [{round: 1, step_s: 1, predicted_step_s: 0.5, mean_excess_s: 0.25, weights: [1, 1]}, {round: 2, step_s: 0.5, predicted_step_s: 0.25, mean_excess_s: 0.125, weights: [0.5, 1.5]}]}' >report.json
+	shows() { # JQ: of the report on, in single spaces
+		jq -c "$1" report.json | dlb-view | sed -n '/^report/,$p' | tr -s ' '
+	}
+	diff <(shows .) - <<-'END'
+		report simulated, 12 steps from step 5, ended by signal
+		 step 500 ms, predicted 250 ms, off by 50.0%, imbalance 1.250
+		 loss 3 -> 2
+		 forward ops read weights 1 to 5 updates behind
+		 kfac: 2 weights preconditioned, the others by adam; 7 inverses, 2 with more on the diagonal, 1 not made; 3 steps held back by the trust region
+		 kfac: left to adam: c: too large
+		 kfac: 0 exchanges with a factor not symmetric, 4 factors not positive definite, 0 hops failed, 0 moments not finite
+		 bits differ between runs: a kind of node adds in any order (--fast-math)
+		 batch statistics of all replicas together
+		 accuracy 0.7500
+		 at step node noticed resumed lost or put back
+		 7 1 2 s 500 ms lost; went on from step 6, by copies
+		 - 0 - - back
+		 9 1 - - lost; went on from step 8
+		 copies of the state every 3 steps: 5 kB, 2 kB to other hosts; they add - to a step, predicted 250 ms
+		 1 kB of the messages written where they are read, never copied
+		 messages 3 kB in 500 ms, 25% of it while computing
+		 samples: node 0 waits 125 ms a step for them (25.0%)
+		 saved w.safetensors
+		 node busy predicted wait starved held up peak process expected
+		 0 125 ms 250 ms 375 ms 250 ms 125 ms 3 kB 9 kB 8 kB
+		 1 250 ms 125 ms 250 ms 62.5 ms 188 ms 4 kB - -
+
+		balance round 2, rule log, converged: floor
+		 link shm:h0 counts with 0.125 of its 6000 MB/s
+		 round measured predicted excess weights
+		 1 1 s 500 ms 250 ms 1.000 1.000
+		 2 500 ms 250 ms 125 ms 0.500 1.500
+	END
+	diff <(shows 'del(.report.stopped, .report.events, .report.delays) | .report |= (.communication = {bytes: 4000, time_s: 0.5, hidden_s: 0.125, in_place_bytes: 4000} |
+		.batch_statistics = "replica" | .buddy.every = 1 | .buddy.time_s = 2 | .nodes[0].data_wait_s = 0.005 | .kfac = {weights: [], others: "sgd"} | del(.saved) |
+		.predicted_step_low_s = 0.125 | .predicted_step_high_s = 0.375) | .balance |= (.converged = false | .reason = null | .links[0].factor = 1)') - <<-'END'
+		report simulated, 12 steps from step 5
+		 step 500 ms, predicted 250 ms (125 ms to 375 ms), off by 50.0%, imbalance 1.250
+		 loss 3 -> 2
+		 kfac: 0 weights preconditioned, the others by sgd; 0 inverses, 0 with more on the diagonal, 0 not made; 0 steps held back by the trust region
+		 bits differ between runs: a kind of node adds in any order (--fast-math)
+		 batch statistics of each replica
+		 accuracy 0.7500
+		 copies of the state every step: 5 kB, 2 kB to other hosts; they add 2 s to a step, predicted 250 ms
+		 messages 4 kB, in place: read where they were written, nothing copied
+		 node busy predicted wait starved held up peak process expected
+		 0 125 ms 250 ms 375 ms 250 ms 125 ms 3 kB 9 kB 8 kB
+		 1 250 ms 125 ms 250 ms 62.5 ms 188 ms 4 kB - -
+
+		balance round 2, rule log, not converged
+		 round measured predicted excess weights
+		 1 1 s 500 ms 250 ms 1.000 1.000
+		 2 500 ms 250 ms 125 ms 0.500 1.500
+	END
+	# nothing in place, and no time; one loss
+	diff <(shows '.report |= (.communication = {bytes: 4000, time_s: 0, hidden_s: 0, in_place_bytes: 0} | .losses = [7]) | del(.balance) |
+		del(.report["events", "buddy", "delays", "kfac", "varies", "batch_statistics", "accuracy", "saved", "stopped"]) | .report.dry_run = false | .report.nodes[].data_wait_s = 0') - <<-'END'
+		report measured, 12 steps from step 5
+		 step 500 ms, predicted 250 ms, off by 50.0%, imbalance 1.250
+		 loss 7 -> 7
+		 messages 4 kB in 0 us, 100% of it while computing
+		 node busy predicted wait starved held up peak process expected
+		 0 125 ms 250 ms 375 ms 250 ms 125 ms 3 kB 9 kB 8 kB
+		 1 250 ms 125 ms 250 ms 62.5 ms 188 ms 4 kB - -
+	END
+}
