@@ -814,7 +814,7 @@ fit_together() {
 
 @test "dnn-partitioning: what may be left out, colours, ids, costs that agree" {
 	get() { jq -c "$1" "$net" | dlb-convert --from dnn-partitioning | jq -c "$2"; }
-	[ "$(get . '[.graph.ops[].colocate]')" = '[null,null,null,null,0]' ]
+	[ "$(get . '[[.graph.ops[].colocate], .graph.dtype, .graph.batch, .graph.training, [.graph.tensors[].dtype]]')" = '[[null,null,null,null,0],"f32",1,true,["f32","f32","f32","f32"]]' ]
 	# a number and the text of it are two colours, and so are two numbers
 	[ "$(get '.nodes[0].colorClass = "1" | .nodes[1].colorClass = 2 | .nodes[2].colorClass = "1"' '[.graph.ops[].colocate]')" = '[null,null,0,null,null]' ]
 	[ "$(get 'del(.nodes[0].supportedOnFpga, .nodes[4].isBackwardNode, .nodes[0].name, .nodes[0].size)' \

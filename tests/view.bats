@@ -146,8 +146,12 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 }
 
 @test "why: no such op, no plan" {
-	run -2 --separate-stderr dlb-view --why no_such_op "$doc"
-	one_line dlb-view no_such_op
+	n=$(jq '.graph.ops | length' "$doc")
+	for op in no_such_op "$n" -1 '' 3x 99999999999999999999; do
+		run -2 --separate-stderr dlb-view --why "$op" "$doc"
+		one_line dlb-view "no op '$op'" "ids run from 0 to $((n - 1))"
+	done
+	run -0 dlb-view --why $((n - 1)) "$doc"
 	jq -c 'del(.plan)' "$doc" >"$BATS_TEST_TMPDIR/unplanned.json"
 	run -2 --separate-stderr dlb-view --why 0 "$BATS_TEST_TMPDIR/unplanned.json"
 	one_line dlb-view plan
@@ -923,4 +927,40 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		 0 125 ms 250 ms 375 ms 250 ms 125 ms 3 kB 9 kB 8 kB
 		 1 250 ms 125 ms 250 ms 62.5 ms 188 ms 4 kB - -
 	END
+}
+
+@test "the table of a cluster: kinds, of many links and nodes the first, and each column as wide as its names" {
+	cd "$BATS_TEST_TMPDIR"
+	spec=$(printf 'cpu:7 host %.0s' 1 2 3 4 5 6 7 8 9)
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c "${spec% host } host cpu/2:1 cuda:1" | jq -c '{dlb, cluster} |
+		.cluster.kinds |= map(if .name == "cpu/2" then . + {peak_flops: 2e12, peak_bf16_flops: 4e12, bandwidth_Bps: 3e9, memory_bytes: 5e9, without: ["Conv", "Gemm"]}
+			elif .name == "cuda" then {name, backend, device: "a device", threads: 1} else . end) |
+		.cluster.nodes[0].memory_bytes = 7e9 | .cluster.nodes[1].speed = 0.25' >cluster.json
+	dlb-view cluster.json >table
+	nodes=$(jq '.cluster.nodes | length' cluster.json) links=$(jq '.cluster.links | length' cluster.json)
+	[ "$nodes" = 65 ] && [ "$links" -gt 16 ]
+	for line in "cluster  65 nodes, 3 kinds, $(jq '.cluster.groups | length' cluster.json) groups" '  kind cpu: 1 thread' \
+		'  kind cpu/2: 2 threads, 2 TFLOP/s (bf16 4 TFLOP/s), memory 3 GB/s; without Conv, Gemm' '  kind cuda: a device' "  ... and $((links - 16)) more links" '  ... and 1 more'; do
+		grep -qxF -e "$line" table || { echo "$line"; cat table; return 1; }
+	done
+	[ "$(grep -c '^  link ' table)" = 16 ]
+	python3 - <<-'END'
+		import json, re
+		c, lines = json.load(open("cluster.json"))["cluster"], open("table").read().split("\n")
+		unit = {"s": 1, "ms": 1e-3, "us": 1e-6, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+		for l, line in zip(c["links"], (x for x in lines if x.startswith("  link "))):
+		    m = re.fullmatch(r"  link (\S+): (\S+) (\w+), (\S+) (\w+)/s( each way)?", line)
+		    assert m[1] == l["name"] and abs(float(m[2]) * unit[m[3]] - l["latency_s"]) <= 0.006 * l["latency_s"], line
+		    assert abs(float(m[4]) * unit[m[5]] / l["bandwidth_Bps"] - 1) < 0.006 and bool(m[6]) == l.get("duplex", l["overlap"]), line
+		rows = [x.split() for x in lines if re.match(r"  +\d+ ", x)]
+		memory = {k["name"]: k.get("memory_bytes") for k in c["kinds"]}
+		def shown(b):
+		    return ["-"] if not b else ["%.3g" % (b / 1e9), "GB"]
+		assert rows == [[str(n["id"]), n["kind"], n["host"], n["group"], "%.3g" % n["speed"], *shown(n.get("memory_bytes", memory[n["kind"]]))] for n in c["nodes"][:64]], rows[-3:]
+	END
+	# a long name of a group widens its column; all rows end at the same place
+	jq -c '.cluster.groups |= map(.name |= if . == "h3" then "a-group-with-a-long-name" else . end) | .cluster.nodes |= map(.group |= if . == "h3" then "a-group-with-a-long-name" else . end)' \
+		cluster.json | dlb-view | grep -E '^  +([0-9]+ |node )' | awk '{ n[length($0)]++ } END { for (l in n) k++; exit k != 1 }'
+	# one of each is singular
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:1 | jq -c '{dlb, cluster}' | dlb-view | grep -E '^cluster  1 node, 1 kind, [0-9]+ groups?$'
 }
