@@ -875,6 +875,9 @@ fit_together() {
 		'#SBATCH --cpus-per-task=4' '#SBATCH --gpus-per-node=1' 'hosts=(n1 n0)' 'host_of=(0 1 0 1 0 1)'; do
 		grep -qxF -e "$line" "$tmp/job"
 	done
+	# on a host without cores for its ranks one core each, from 0
+	run -0 dlb-convert --to rankfile <(dlb-costmodel -q -c 'cuda:3 host cuda:2' "$tmp/turns.json")
+	[ "$output" = $'rank 0=h0 slot=0\nrank 1=h0 slot=1\nrank 2=h0 slot=2\nrank 3=h1 slot=0\nrank 4=h1 slot=1' ]
 	# the most GPUs of a host, not of the last; none, no line; one is singular
 	jq -c '.cluster.nodes |= [to_entries[] | .value.host = (["a", "a", "a", "b", "a", "b"][.key]) | .value]' "$tmp/turns.json" | dlb-convert --to sbatch >"$tmp/job"
 	grep -qxF '#SBATCH --gpus-per-node=2' "$tmp/job"

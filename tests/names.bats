@@ -69,6 +69,12 @@ shows() { # FILE [TEXT]: clean, and contains the name
 		dlb-view -q -f "$format" "$tmp/names.json" | tr -d '\t' >"$tmp/$format"
 		is_clean "$tmp/$format"
 	done
+	jq -c --argjson evil "\"$evil\"" 'del(.report, .plan.hash, .plan.inputs) | .plan.algorithm = $evil + "PLACED"' "$tmp/run.json" >"$tmp/placed.json"
+	for format in table svg html; do
+		dlb-view -q -f "$format" "$tmp/placed.json" | tr -d '\t' >"$tmp/placed"
+		is_clean "$tmp/placed"
+		[ "$format" = svg ] || grep -qF PLACED "$tmp/placed"
+	done
 	for name in KIND GROUP LINK SAVED STOPPED BEST; do
 		grep -qF "$shown$name" "$tmp/table" || { echo "$name"; return 1; }
 	done

@@ -685,6 +685,16 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	END
 }
 
+@test "diff: of moves with the same work those of ops with lower ids first" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even |
+		jq -c 'del(.plan.hash, .plan.timeline, .plan.inputs, .cost.inputs) | .cost.rows[].time_s.cpu |= map(2)' >a.json
+	jq -c '.plan.placement[] |= 1 - .' a.json >b.json
+	dlb-view --diff a.json b.json | grep ' -> . .* s ' | sed -E 's/^ +. -> . +//' | awk '{ print $1, $7 }' >rows
+	# less work further down, and among rows of the same work rising ids
+	awk 'NR > 1 && ($1 > work || $1 == work && $2 <= op) { bad = 1 } NR > 1 && $1 == work { same = 1 } { work = $1; op = $2 } END { exit bad || !same || NR < 6 }' rows || { cat rows; false; }
+}
+
 @test "diff: which op or tensor differs between two graphs" {
 	cd "$BATS_TEST_TMPDIR"
 	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | jq -c 'del(.profile)' >a.json
@@ -751,6 +761,10 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	reported round.json
 	keys() { jq -c "$1 | del(.profile.inputs, .cost.inputs, .plan.inputs, .report.inputs)" round.json | dlb-view -q -f html |
 		sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' | jq -c 'keys - ["file", "transfers"]'; }
+	title() { jq -c "$1" round.json | dlb-view -q -f html >x.html; tr '\n' ' ' <x.html | grep -o '<title>.*</title> <style>'; }
+	[ "$(title 'del(.run)')" = '<title>digits_cnn.onnx - dlb</title> <style>' ]
+	[ "$(title '.graph.model.path = "bare" | .run = {name: "a<b"} | del(.profile.inputs, .cost.inputs, .plan.inputs, .report.inputs)')" = '<title>a&lt;b: bare - dlb</title> <style>' ]
+	[ "$(title '{dlb}')" = '<title>&lt;stdin&gt; - dlb</title> <style>' ]
 	[ "$(keys '{dlb}')" = '["nodes","provenance"]' ]
 	[ "$(keys '{dlb, cluster}')" = '["cluster","nodes","provenance"]' ]
 	[ "$(keys '{dlb, graph}')" = '["model","nodes","ops","provenance","tensors"]' ]
@@ -790,6 +804,8 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	jq -e --slurpfile d "$BATS_TEST_TMPDIR/cxl.json" '[.cluster.groups[].name] as $groups | [.cluster.memories[] | [.name, .class, $groups[.group], .count, (.bytes / 1e6 | round)]] ==
 		[$d[0].cluster.memories[] | [.name, .class, .group, .count // 1, (.bytes / 1e6 | round)]] and (.cluster.memories | length > 4) and [.cluster.nodes[].memory_bytes / 1e6 | round] ==
 		[$d[0].cluster.nodes[].memory_bytes / 1e6 | round]' "$BATS_TEST_TMPDIR/page.json" || { cut -c1-3000 "$BATS_TEST_TMPDIR/page.json"; false; }
+	jq -c '.cluster.nodes[1].memories = ["dram0", "cxl4"]' "$BATS_TEST_TMPDIR/cxl.json" | dlb-view -q -f html | sed -n 's|^<script type="application/json" id="document">||p' |
+		sed 's|</script>$||' | jq -e '[.cluster.nodes[].memories] == [[], [0, 4], [], [], [], [], [], []]'
 	run -2 --separate-stderr dlb-view -f trace "$BATS_TEST_TMPDIR/cxl.json"
 	one_line dlb-view 'no time-line in the document' 'dlb-place'
 }
