@@ -980,3 +980,65 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	# one of each is singular
 	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:1 | jq -c '{dlb, cluster}' | dlb-view | grep -E '^cluster  1 node, 1 kind, [0-9]+ groups?$'
 }
+
+@test "html: a time-line's messages go from the end of the op that makes a tensor to the first of its readers on each other node" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$model" | dlb-costmodel -q -c cpu:4 >costs.json
+	for options in '-m 3' '-m 2 --replicas 2'; do
+		# shellcheck disable=SC2086
+		dlb-place -q -a even $options costs.json >plan.json
+		dlb-view -q -f html plan.json | sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' >page.json
+		python3 - <<-'END'
+			import json, math
+			d, page = json.load(open("plan.json")), json.load(open("page.json"))["predicted"]
+			plan, ops, tensors, tick = d["plan"], d["graph"]["ops"], d["graph"]["tensors"], page["tick_s"]
+			replicas = plan.get("replicas", [list(range(4))])
+			samples = 16 // len(replicas)
+			share = [samples // plan["micro_batches"] + (m < samples % plan["micro_batches"]) for m in range(plan["micro_batches"])]
+			element = {"f32": 4, "u8": 1, "i64": 8, "i32": 4}
+			want = []
+			for nodes in replicas:
+			    when = {(op, m): (node, start, end) for node in nodes for op, m, start, end, *_ in plan["timeline"][node]}
+			    for o in ops:
+			        for t in o["outputs"]:
+			            for m in range(plan["micro_batches"]):
+			                if t is None or (o["id"], m) not in when:
+			                    continue
+			                made, to = when[o["id"], m], {}
+			                for r in ops:
+			                    if t in r["inputs"] and (r["id"], m) in when and when[r["id"], m][0] != made[0]:
+			                        node, start, _ = when[r["id"], m]
+			                        to[node] = min(start, to.get(node, math.inf))
+			                shape = tensors[t]["shape"]
+			                n = math.prod([share[m] if s == "N" else s for s in shape]) * element[tensors[t]["dtype"]]
+			                want += [[made[0], node, t, m, round(made[2] / tick), round(start / tick), n] for node, start in to.items()]
+			got = [page["sendings"][i:i + 7] for i in range(0, len(page["sendings"]), 7)]
+			assert got and [g[6] for g in got] == sorted((g[6] for g in got), reverse=True)
+			assert want and page["sendings_left_out"] == 0
+			near = lambda a, b: a[:4] == b[:4] and abs(a[4] - b[4]) <= 1 and abs(a[5] - b[5]) <= 1 and a[6] == b[6]
+			assert len(got) == len(want) and all(near(a, b) for a, b in zip(sorted(got), sorted(want))), (sorted(got), sorted(want))
+			# where a node neither computes nor is in a gap that is told, less than a hundred thousandth of the step passes
+			for spans, gaps in zip(page["spans"], page["gaps"]):
+			    now, parts = 0, []
+			    for i in range(0, len(spans), 5):
+			        parts.append((now + spans[i + 2], now + spans[i + 2] + spans[i + 3]))
+			        now = parts[-1][1]
+			    parts += [(gaps[i + 2], gaps[i + 2] + gaps[i + 3]) for i in range(0, len(gaps), 4)]
+			    now = 0
+			    for begin, end in sorted(parts):
+			        assert abs(begin - now) <= 1e-5 * page["end"] + 2, (begin, now)
+			        now = max(now, end)
+			    assert abs(now - page["end"]) <= 1e-5 * page["end"] + 2
+		END
+	done
+}
+
+@test "nodes without work are named in ranges" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:7 | dlb-place -q -a single | jq -c 'del(.plan.hash, .plan.timeline, .plan.nodes)' >one.json
+	for case in '0:nodes 1-6: no work' '6:nodes 0-5: no work' '3:nodes 0-2, 4-6: no work' '1:nodes 0, 2-6: no work'; do
+		jq -c --argjson at "${case%%:*}" '.plan.placement[] |= $at' one.json >moved.json
+		dlb-view -q -f memory moved.json | grep -qF ">${case#*:}<" || { echo "$case"; dlb-view -q -f memory moved.json | grep 'no work'; return 1; }
+	done
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a single | dlb-view -q -f memory | grep -qE '>node [01]: no work<'
+}

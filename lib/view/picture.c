@@ -191,9 +191,10 @@ static int by_bytes(const void *a, const void *b)
 
 struct sendings { struct dlb_sending *s; int n, cap; };
 
-/* Adds the messages of tensor t and micro-batch m in replica r: one to each other node that reads it. */
-static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, int r, int t, int m,
-			struct sendings *out)
+/* Adds the messages of tensor t and micro-batch m in replica r, whose batch this is: one to each other node that
+ * reads it. */
+static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, int r, int64_t batch, int t,
+			int m, struct sendings *out)
 {
 	const struct dlb_graph *g = &v->graph;
 	ptrdiff_t made = at(w, r, g->tensor[t].producer, m);
@@ -222,7 +223,7 @@ static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, 
 			w->end_s[made],
 			w->start_s[read],
 			dlb_tensor_bytes(&g->tensor[t],
-					 m < 0 ? 1 : dlb_micro_batch_size(v->plan.batch, w->micro_batches, m))
+					 m < 0 ? 1 : dlb_micro_batch_size(batch, w->micro_batches, m))
 		};
 	}
 }
@@ -234,10 +235,16 @@ int dlb_view_sendings(const struct dlb_view *v, const struct dlb_op_spans *w, st
 	*out = NULL;
 	if (!v->has_plan)
 		return 0;
+	int64_t *batch = dlb_xcalloc((size_t)w->n_replicas, sizeof *batch);
+
+	batch[0] = v->plan.batch;
+	if (w->n_replicas > 1)
+		dlb_plan_shares(&v->plan, v->plan.batch, batch);
 	for (int r = 0; r < w->n_replicas; r++)
 		for (int t = 0; t < v->graph.n_tensors; t++)
 			for (int m = -1; v->graph.tensor[t].producer >= 0 && m < w->micro_batches; m++)
-				sendings_of(v, w, r, t, m, &all);
+				sendings_of(v, w, r, batch[r], t, m, &all);
+	free(batch);
 	if (all.n)
 		qsort(all.s, (size_t)all.n, sizeof *all.s, by_bytes);
 	*out = all.s;
