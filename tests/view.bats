@@ -1042,3 +1042,39 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	done
 	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q -a single | dlb-view -q -f memory | grep -qE '>node [01]: no work<'
 }
+
+@test "svg: what a node of a report does in a step is as long as its seconds, in the order busy, waits, copying" {
+	cd "$BATS_TEST_TMPDIR"
+	dlb-profile -q --analytic -b 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:3 | dlb-place -q -a even -m 2 | dlb-run -q --dry-run |
+		jq -c 'del(.plan.inputs, .report.inputs, .report.timeline, .report.losses) | .report.step_s = 1 | .report.nodes |= [
+			.[0] + {busy_s: 0.5, wait_s: 0.375, waits: {starved: 0.125, backpressure: 0.0625, collective: 0.125, structural: 0.0625}},
+			.[1] + {busy_s: 0.25, wait_s: 0.25, waits: {starved: 0, backpressure: 0.25, collective: 0, structural: 0}},
+			.[2] + {busy_s: 0.75, wait_s: 0.5, waits: {starved: 0.5, backpressure: 0, collective: 0, structural: 0}}]' >bars.json
+	dlb-view -q -f svg bars.json >x.svg
+	python3 - <<-'END'
+		import json, re
+		text, nodes = open("x.svg").read(), json.load(open("bars.json"))["report"]["nodes"]
+		text = text[text.index("busy and waiting, seconds per step"):]
+		names = ["busy", "starved", "backpressure", "collective", "structural", "copying, other"]
+		rows = {}
+		for x, y, w, title in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" [^>]*><title>([^<]*)</title>', text):
+		    if title in names:
+		        rows.setdefault(float(y), []).append((title, float(x), float(w)))
+		assert len(rows) == 3
+		longest = max(n["busy_s"] + n["wait_s"] for n in nodes)		# more than the step
+		scale = sum(w for _, _, w in list(rows.values())[2]) / longest
+		for (y, row), n in zip(sorted(rows.items()), nodes):
+		    want = [("busy", n["busy_s"])] + [(k, n["waits"][k]) for k in names[1:5]] + [("copying, other", 1 - n["busy_s"] - n["wait_s"])]
+		    want = [(k, s) for k, s in want if s > 0]
+		    assert [t for t, _, _ in row] == [k for k, _ in want], row
+		    at = row[0][1]
+		    for (title, x, w), (_, s) in zip(row, want):
+		        assert abs(x - at) < 0.11 and abs(w - scale * s) < 0.11, (row, want)
+		        at += scale * s
+		    label = re.search(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="start">busy %s<' % re.escape("%.3g ms" % (n["busy_s"] * 1e3)), text)
+		    assert label and 0 < float(label[1]) - at < 10 and y < float(label[2]) < y + 40, (label, at, y)
+	END
+	# a report without a plan, and a plan without a report
+	jq -c '{dlb, report}' bars.json | dlb-view -q -f svg | grep -q 'busy and waiting'
+	run ! grep 'busy and waiting' <(jq -c 'del(.report)' bars.json | dlb-view -q -f svg)
+}
