@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	bool transfers = false;
 	const struct dlb_opt opts[] = {
 		{ 'f', "format", DLB_OPT_STR, &format, "NAME",
-		  "table, svg, trace, memory, dot or html (default table)", NULL, 0, 0 },
+		  "table, svg, trace, memory, front, dot or html (default table)", NULL, 0, 0 },
 		{ 0, "why", DLB_OPT_STR, &why, "OP", "why the op (id or name) is on its node", NULL, 0, 0 },
 		{ 0, "diff", DLB_OPT_STR, &first, "A", "show the differences between document A and FILE",
 		  NULL, 0, 0 },
@@ -44,7 +44,8 @@ int main(int argc, char **argv)
 		return cli.status;
 	f = dlb_view_format_find(format);
 	if (!f)
-		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory, dot or html", format);
+		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory, front, dot or html",
+				     format);
 	if (why && first)
 		return dlb_cli_usage(&cli, "--why and --diff exclude each other: give one of them");
 	if (transfers && strcmp(f->name, "svg") && strcmp(f->name, "html"))

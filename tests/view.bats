@@ -35,6 +35,15 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 @test "no such format" {
 	run -2 --separate-stderr dlb-view -f png "$doc"
 	one_line dlb-view "'png'" "try 'dlb-view --help'"
+	# the message and --help name all that the manual describes
+	local formats
+	formats=$(awk '/^\.It Fl f/ { on = 1 } on && /^\.It Cm/ { print $3 } on && /^\.El/ { exit }' "$root/man/dlb-view.1")
+	[ "$(wc -w <<<"$formats")" -ge 7 ]
+	for f in $formats; do
+		[[ $stderr == *[\ ]$f* ]]
+		dlb-view --help | grep -qw -- "$f"
+		run ! grep 'no format' <(dlb-view -f "$f" "$doc" 2>&1)
+	done
 }
 
 @test "the table names what a person reads first" {
