@@ -184,6 +184,13 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:1 | dlb-place >"$BATS_TEST_TMPDIR/one.json"
 	run -0 --separate-stderr dlb-view -f svg --transfers "$BATS_TEST_TMPDIR/one.json"
 	[[ $stderr == 'dlb-view: --transfers has no effect: '* && ${#stderr_lines[@]} -eq 1 ]]
+	for without in plan plan.timeline; do
+		jq -c "del(.$without, .plan.hash?)" "$doc" >"$BATS_TEST_TMPDIR/without.json"
+		run -0 --separate-stderr dlb-view -f html --transfers "$BATS_TEST_TMPDIR/without.json"
+		[[ $stderr == 'dlb-view: --transfers has no effect: '* && ${#stderr_lines[@]} -eq 1 ]]
+	done
+	run -2 --separate-stderr dlb-view -f dot <<<'{"dlb": "1.0"}'
+	one_line dlb-view 'no graph in the document' 'dlb-profile'
 }
 
 @test "SVG: waits by kind on the time-line, busy in a colour that forward has not, messages as arrows when asked" {
