@@ -1106,8 +1106,8 @@ fit_together() {
 	is() { [ "$(back "$1")" = "$2" ] || { back "$1"; return 1; }; }
 	is . '0: ; ; 3 | 3: 4503599627370496; ; 0 | 9: 0; 9 0; 5 | 4503599627370496: ; 9 0; 9007199254740992'
 	# the trace's own bytes are in it, fields of fixed size too
-	for text in $'\xff' abcd "[[2]]" "Tensor(float)" is_cpu_opx comm_siz; do
-		[ "$(grep -aoF "$text" "$tmp/t.et" | wc -l)" = "$(grep -aoF "$text" "$tmp/back.et" | wc -l)" ] || [ "$text" = $'\xff' ]
+	for text in abcd "[[2]]" "Tensor(float)" is_cpu_opx comm_siz; do
+		[ "$(grep -aoF "$text" "$tmp/t.et" | wc -l)" = "$(grep -aoF "$text" "$tmp/back.et" | wc -l)" ]
 	done
 	[ "$(stat -c %s "$tmp/t.et")" -ge "$(stat -c %s "$tmp/back.et")" ]
 	# durations are those of the costs
