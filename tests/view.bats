@@ -380,7 +380,10 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-view -q -f html many.json | sed -n 's|^<script type="application/json" id="document">||p' | sed 's|</script>$||' >page
 	python3 <<-'END'
 		import json
-		page, trace = json.load(open("page"))["predicted"], json.load(open("spans.json"))["traceEvents"]
+		data, trace = json.load(open("page")), json.load(open("spans.json"))["traceEvents"]
+		page = data["predicted"]
+		# the groups whose step is simulated on the other node: as many as two million items allow
+		assert len(data["why"]["steps_s"]) == int(2e6 / (len(data["ops"]["name"]) * 2300)) < max(data["why"]["group"])
 		ticks_per_us = 1e-6 / page["tick_s"]
 		for node, spans in enumerate(page["spans"]):
 		    ops = [e for e in trace if e["ph"] == "X" and e["tid"] == node and "op" in e["args"]]
