@@ -184,8 +184,9 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:1 | dlb-place >"$BATS_TEST_TMPDIR/one.json"
 	run -0 --separate-stderr dlb-view -f svg --transfers "$BATS_TEST_TMPDIR/one.json"
 	[[ $stderr == 'dlb-view: --transfers has no effect: '* && ${#stderr_lines[@]} -eq 1 ]]
-	for without in plan plan.timeline; do
-		jq -c "del(.$without, .plan.hash?)" "$doc" >"$BATS_TEST_TMPDIR/without.json"
+	reported "$BATS_TEST_TMPDIR/round.json"
+	for without in '.plan, .report' '.plan.timeline, .report' '.plan, .report.inputs, .report.plan_hash'; do
+		jq -c "del($without, .plan.hash?)" "$BATS_TEST_TMPDIR/round.json" >"$BATS_TEST_TMPDIR/without.json"
 		run -0 --separate-stderr dlb-view -f html --transfers "$BATS_TEST_TMPDIR/without.json"
 		[[ $stderr == 'dlb-view: --transfers has no effect: '* && ${#stderr_lines[@]} -eq 1 ]]
 	done
