@@ -207,6 +207,34 @@ static void test_roofline(void)
 	dlb_roofline_fit(&fit, &(struct dlb_roofline_samples){ .n = 0 });
 }
 
+/* The error of predicting a signature from the others of its class: none for a class of one signature. */
+static void test_blind(void)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_graph g;
+	struct dlb_profile p;
+	struct dlb_cluster cl;
+	struct dlb_cost c;
+
+	for (int layers = 1; layers <= 20; layers += 19) {
+		make_graph(&g, layers);
+		dlb_profile_init(&p, &g, 32);
+		measure(&g, &p, "cpu");
+		parse("cpu:1", &cl);
+		check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
+		assert(IS(c.n_fits, ==, 3));	/* MatMul, Relu, Update */
+		for (int i = 0; i < c.n_fits; i++) {
+			const double blind = c.fit[i].blind_error;
+			assert(IS(c.fit[i].n, >=, p.n_batches));
+			assert(layers == 1 ? isnan(blind) : IS(blind, <, 1e-3));
+		}
+		dlb_cost_release(&c);
+		dlb_cluster_release(&cl);
+		dlb_profile_release(&p);
+		dlb_graph_release(&g);
+	}
+}
+
 static void test_kinds(void)
 {
 	struct dlb_error err = { .status = 0 };
@@ -455,6 +483,7 @@ int main(void)
 {
 	test_profile();
 	test_roofline();
+	test_blind();
 	test_kinds();
 	test_gaps();
 	test_interpolation();
