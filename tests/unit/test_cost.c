@@ -134,6 +134,10 @@ static void test_profile(void)
 	for (int r = 0; r < p.n_rows; r++)
 		ops += p.row[r].n_ops;
 	assert(IS(p.n_rows, ==, 14) && IS(ops, ==, g.n_ops));
+	assert(IS(dlb_profile_add_kind(&p, "cpu"), ==, 0));
+	for (int r = 0; r < p.n_rows; r++)
+		for (int b = 0; b < p.n_batches; b++)
+			assert(isnan(p.row[r].time_s[0][b]));	/* not measured yet */
 	measure(&g, &p, "cpu");
 	p.row[3].time_s[0][1] = NAN;
 	p.row[4].time_s[0][0] = p.row[4].time_s[0][1] = INFINITY;
@@ -207,8 +211,9 @@ static void test_roofline(void)
 	dlb_roofline_fit(&fit, &(struct dlb_roofline_samples){ .n = 0 });
 }
 
-/* The error of predicting a signature from the others of its class: none for a class of one signature. */
-static void test_blind(void)
+/* The error of predicting a signature from the others of its class: none for a class of one signature. The rate of
+ * products of matrices is that of the op with the most FLOP, be it the first op. */
+static void test_fits(void)
 {
 	struct dlb_error err = { .status = 0 };
 	struct dlb_graph g;
@@ -228,6 +233,8 @@ static void test_blind(void)
 			assert(IS(c.fit[i].n, >=, p.n_batches));
 			assert(layers == 1 ? isnan(blind) : IS(blind, <, 1e-3));
 		}
+		dlb_cost_set_optimizer(&c, dlb_optimizer_find("kfac"));
+		assert(layers > 1 || near(c.matrix_flops[0], g.op[0].flop / truth(&g, 0, 32), 1e-9));
 		dlb_cost_release(&c);
 		dlb_cluster_release(&cl);
 		dlb_profile_release(&p);
@@ -483,7 +490,7 @@ int main(void)
 {
 	test_profile();
 	test_roofline();
-	test_blind();
+	test_fits();
 	test_kinds();
 	test_gaps();
 	test_interpolation();
