@@ -215,21 +215,26 @@ enum {
 	LIN_ROW_BIAS = LIN_GOOD,
 	LIN_MATRIX_BIAS,
 	LIN_OUTPUT,
+	LIN_STAYS,
+	LIN_FLAT = LIN_STAYS,	/* two dimensions without Transpose and bias: a product already */
+	LIN_CONSTANT,		/* without a weight that could be kept packed */
 	LIN_KINDS
 };
 
 static int linear(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
-	const bool plain = kind == LIN_PLAIN || kind >= LIN_GOOD;
-	if (kind == LIN_TWO_DIMS)
+	const bool plain = kind == LIN_PLAIN || kind >= LIN_GOOD, flat = kind == LIN_TWO_DIMS || kind == LIN_FLAT;
+	if (kind == LIN_CONSTANT)
+		return OP("Mul", OP("MatMul", x, constant(g, "c", (int64_t[]){ 6, 5 }, 2, false)), W("w", 5));
+	if (flat)
 		x = with_int(g, "Flatten", x, -1, "axis", 1);
-	const int k = kind == LIN_TWO_DIMS ? 24 : 6;
+	const int k = flat ? 24 : 6;
 	const int w = plain ? W("w", k, 5) : INTS("Transpose", W("w", 5, k), "perm", 1, 0);
 	const int y = OP("MatMul", x, w);
 	if (kind == LIN_OUTPUT)
 		output(g, y);
-	if (kind == LIN_NO_BIAS)
+	if (kind == LIN_NO_BIAS || kind == LIN_FLAT)
 		return OP("Tanh", y);
 	const int b = kind == LIN_ROW_BIAS ? W("b", 1) : kind == LIN_MATRIX_BIAS ? W("b", 4, 5) : W("b", 5);
 	return kind == LIN_T_BIAS_FIRST ? OP("Add", b, y) : OP("Add", y, b);
@@ -362,7 +367,7 @@ int main(void)
 		      kind / 2 == ROWS_TWO  ? 2 :
 					      1);
 	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
-		check("linear", linear, kind, dim, 3, 1);	/* at least the product with a weight */
+		check("linear", linear, kind, dim, 3, kind / 2 < LIN_STAYS);	/* at least the product with a weight */
 	be.ops->close(&be);
 	printf("%d numbers compared\n", n_checked);
 	return 0;
