@@ -240,6 +240,32 @@ static int linear(struct dlb_graph *g, int x, int variant)
 	return kind == LIN_T_BIAS_FIRST ? OP("Add", b, y) : OP("Add", y, b);
 }
 
+/* -- ops that change nothing -- */
+
+enum {
+	SAME_TRANSPOSE,
+	SAME_RESHAPE,
+	SAME_GOOD,
+	SAME_SQUARE = SAME_GOOD,	/* of equal shape, but the order of elements differs */
+	SAME_NO_PERM,
+	SAME_KINDS
+};
+
+/* x is (N, 4, 6). */
+static int unchanged(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	if (kind == SAME_TRANSPOSE || kind == SAME_RESHAPE)
+		return OP("Mul",
+			  kind == SAME_RESHAPE ? RESHAPE(OP("Tanh", x), 1, 0, 4, 6) :
+						 INTS("Transpose", OP("Tanh", x), "perm", 0, 1, 2),
+			  W("w", 6));
+	const int square = OP("MatMul", W("s", 6, 4), OP("Tanh", x)), w = W("w", 6);
+	if (kind == SAME_NO_PERM)	/* reverses all dimensions */
+		return OP("Add", OP("Mul", square, w), OP("Transpose", W("v", 6, 6)));
+	return OP("Mul", INTS("Transpose", square, "perm", 0, 2, 1), w);
+}
+
 /* -- folding, switches, names -- */
 
 /* A mask computed by a comparison from a float initializer, as in GPT's exports, is folded. */
@@ -368,6 +394,8 @@ int main(void)
 					      1);
 	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
 		check("linear", linear, kind, dim, 3, kind / 2 < LIN_STAYS);	/* at least the product with a weight */
+	for (int kind = 0; kind < 2 * SAME_KINDS; kind++)
+		check("no-ops", unchanged, kind, dim, 3, kind / 2 < SAME_GOOD);
 	be.ops->close(&be);
 	printf("%d numbers compared\n", n_checked);
 	return 0;
