@@ -202,6 +202,7 @@ enum {
 	GELU_TANH,
 	GELU_TANH_CUBE,
 	GELU_TANH_FACTORED,
+	GELU_TIMES,		/* a further factor stays */
 	GELU_GOOD,
 	GELU_SEVEN = GELU_GOOD,
 	GELU_ROOT,
@@ -244,6 +245,8 @@ static int gelu(struct dlb_graph *g, int x, int variant)
 		return OP("Add", OP("Mul", OP("Mul", x, sum), half), f);
 	if (kind == GELU_ERF_HALF_FIRST || tanh)
 		return OP("Mul", OP("Mul", x, half), sum);
+	if (kind == GELU_TIMES)
+		return OP("Mul", OP("Mul", OP("Mul", x, half), sum), W("w", 6));
 	if (kind == GELU_ERF_HALF_SUM)
 		return OP("Mul", x, OP("Mul", sum, half));
 	return OP("Mul", OP("Mul", other, sum), half);
