@@ -137,7 +137,7 @@ static void test_profile(void)
 	assert(IS(dlb_profile_add_kind(&p, "cpu"), ==, 0));
 	for (int r = 0; r < p.n_rows; r++)
 		for (int b = 0; b < p.n_batches; b++)
-			assert(isnan(p.row[r].time_s[0][b]));	/* not measured yet */
+			assert(isnan(p.row[r].time_s[0][b])); /* not measured yet */
 	measure(&g, &p, "cpu");
 	p.row[3].time_s[0][1] = NAN;
 	p.row[4].time_s[0][0] = p.row[4].time_s[0][1] = INFINITY;
@@ -227,7 +227,7 @@ static void test_fits(void)
 		measure(&g, &p, "cpu");
 		parse("cpu:1", &cl);
 		check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
-		assert(IS(c.n_fits, ==, 3));	/* MatMul, Relu, Update */
+		assert(IS(c.n_fits, ==, 3)); /* MatMul, Relu, Update */
 		for (int i = 0; i < c.n_fits; i++) {
 			const double blind = c.fit[i].blind_error;
 			assert(IS(c.fit[i].n, >=, p.n_batches));

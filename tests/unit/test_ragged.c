@@ -424,11 +424,13 @@ static int by_value(struct net *n)
 		  count = with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(r)), INT(&n->g, 0)), "axis", 0);
 	return plain(&n->g, "Div", IN(r, with(&n->g, "Cast", IN(count), "to", dlb_dtype_to_onnx(DLB_F64))));
 }
-static int by_sum(struct net *n)	/* another length than the one that is counted */
+static int by_sum(struct net *n) /* another length than the one that is counted */
 {
-	const int count = with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(rows_of(n))), INTS(&n->g, 0)), "axis", 0),
+	const int count = with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(rows_of(n))), INTS(&n->g, 0)),
+			       "axis", 0),
 		  more = plain(&n->g, "Add", IN(count, INTS(&n->g, 1)));
-	return plain(&n->g, "Expand", IN(REAL(&n->g, 1), with(&n->g, "Concat", IN(more, INTS(&n->g, 3)), "axis", 0)));
+	return plain(&n->g, "Expand",
+		     IN(REAL(&n->g, 1), with(&n->g, "Concat", IN(more, INTS(&n->g, 3)), "axis", 0)));
 }
 static int by_reshape(struct net *n)	/* reshapes to the shape of another selection */
 {

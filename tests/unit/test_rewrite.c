@@ -216,15 +216,16 @@ enum {
 	LIN_MATRIX_BIAS,
 	LIN_OUTPUT,
 	LIN_STAYS,
-	LIN_FLAT = LIN_STAYS,	/* two dimensions without Transpose and bias: a product already */
-	LIN_CONSTANT,		/* without a weight that could be kept packed */
+	LIN_FLAT = LIN_STAYS, /* two dimensions without Transpose and bias: a product already */
+	LIN_CONSTANT, /* without a weight that could be kept packed */
 	LIN_KINDS
 };
 
 static int linear(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
-	const bool plain = kind == LIN_PLAIN || kind >= LIN_GOOD, flat = kind == LIN_TWO_DIMS || kind == LIN_FLAT;
+	const bool plain = kind == LIN_PLAIN || kind >= LIN_GOOD,
+		   flat = kind == LIN_TWO_DIMS || kind == LIN_FLAT;
 	if (kind == LIN_CONSTANT)
 		return OP("Mul", OP("MatMul", x, constant(g, "c", (int64_t[]){ 6, 5 }, 2, false)), W("w", 5));
 	if (flat)
@@ -246,7 +247,7 @@ enum {
 	SAME_TRANSPOSE,
 	SAME_RESHAPE,
 	SAME_GOOD,
-	SAME_SQUARE = SAME_GOOD,	/* of equal shape, but the order of elements differs */
+	SAME_SQUARE = SAME_GOOD, /* of equal shape, but the order of elements differs */
 	SAME_NO_PERM,
 	SAME_KINDS
 };
@@ -261,7 +262,7 @@ static int unchanged(struct dlb_graph *g, int x, int variant)
 						 INTS("Transpose", OP("Tanh", x), "perm", 0, 1, 2),
 			  W("w", 6));
 	const int square = OP("MatMul", W("s", 6, 4), OP("Tanh", x)), w = W("w", 6);
-	if (kind == SAME_NO_PERM)	/* reverses all dimensions */
+	if (kind == SAME_NO_PERM) /* reverses all dimensions */
 		return OP("Add", OP("Mul", square, w), OP("Transpose", W("v", 6, 6)));
 	return OP("Mul", INTS("Transpose", square, "perm", 0, 2, 1), w);
 }
@@ -393,7 +394,8 @@ int main(void)
 		      kind / 2 == ROWS_TWO  ? 2 :
 					      1);
 	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
-		check("linear", linear, kind, dim, 3, kind / 2 < LIN_STAYS);	/* at least the product with a weight */
+		check("linear", linear, kind, dim, 3,
+		      kind / 2 < LIN_STAYS); /* at least the product with a weight */
 	for (int kind = 0; kind < 2 * SAME_KINDS; kind++)
 		check("no-ops", unchanged, kind, dim, 3, kind / 2 < SAME_GOOD);
 	be.ops->close(&be);

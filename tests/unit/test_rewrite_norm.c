@@ -202,7 +202,7 @@ enum {
 	GELU_TANH,
 	GELU_TANH_CUBE,
 	GELU_TANH_FACTORED,
-	GELU_TIMES,		/* a further factor stays */
+	GELU_TIMES, /* a further factor stays */
 	GELU_GOOD,
 	GELU_SEVEN = GELU_GOOD,
 	GELU_ROOT,
