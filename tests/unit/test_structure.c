@@ -404,6 +404,12 @@ static void test_scan(void)
 	scan(&g);
 	g.body[0]->g.n_outputs = 1;
 	refused(&g, "Scan_0", "Scan has 2 outputs, its body gives 1");
+	scan(&g);			/* the empty output would not lie along its axis, 1 */
+	g.tensor[g.input[0]].dim[1].add = 0;
+	struct dlb_graph *b = &g.body[0]->g;
+	b->tensor[b->output[1]].n_dims = 1;
+	b->tensor[b->output[1]].dim[0].add = 2;
+	refused(&g, "Scan_0", "makes no iteration, and the shape of its output 'copy' is not stated");
 }
 
 /* -- sequences -- */
