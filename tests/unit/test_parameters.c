@@ -751,23 +751,28 @@ static void test_one_operand(void)
 	}
 }
 
-/* Tables of sines of any scale are told from other numbers of that scale. */
+/* Tables of sines of any scale are told from other numbers of that scale, and from powers: these also have neighbours
+ * whose sum is in proportion to them. */
 static void test_sinusoids(void)
 {
 	static const double other[5] = { 1, .5, -1, .2, .9 };
-	static float sines[8 * 4], no_sines[5 * 4];
+	static float sines[8 * 4], no_sines[5 * 4], powers[8 * 4];
 
 	for (double scale = 1e-5; scale < 1e7; scale *= 10) {
 		struct dlb_graph g;
 
 		for (int i = 0; i < 32; i++)
 			sines[i] = (float)(scale * sin(i / 4 * (i % 4 + 1) * .3 + 1));
+		for (int i = 0; i < 32; i++)
+			powers[i] = (float)(scale * pow(-2, i / 4) * (i % 4 + 1));
 		for (int i = 0; i < 20; i++)
 			no_sines[i] = (float)(scale * other[i / 4] * (i % 4 + 1));
 		dlb_graph_init(&g);
 		const int s = constant(&g, "sines", sines, DIMS(8, 4)),
-			  n = constant(&g, "none", no_sines, DIMS(5, 4));
-		assert(dlb_values_sinusoid(&g.tensor[s]) && !dlb_values_sinusoid(&g.tensor[n]));
+			  n = constant(&g, "none", no_sines, DIMS(5, 4)),
+			  p = constant(&g, "powers", powers, DIMS(8, 4));
+		assert(dlb_values_sinusoid(&g.tensor[s]) && !dlb_values_sinusoid(&g.tensor[n]) &&
+		       !dlb_values_sinusoid(&g.tensor[p]));
 		dlb_graph_release(&g);
 	}
 }
