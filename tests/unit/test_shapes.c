@@ -403,6 +403,7 @@ static const struct row { const char *vertex, *outputs, *refused;
 	/* move.c */
 	OK("Concat f32[2,3] f32[2,4] axis=1", "f32[2,7]"),
 	OK("Concat f32[2,3] f32[2,4] axis=-1", "f32[2,7]"),
+	OK("Concat f64[2,1,1,1,1,1,1,3] f64[2,1,1,1,1,1,1,4] axis=7", "f64[2,1,1,1,1,1,1,7]"),
 	NO("Concat f32[2,3] f32[3,4] axis=1", "input 1 differs in dimension 0"),
 	NO("Concat f32[2,3] f32[2] axis=0", "input 1"),
 	OK("Split f32[5,2] i64[2]=2,3", "f32[2,2] f32[3,2]"),
