@@ -122,6 +122,28 @@ static void token(int64_t B)
 	dlb_graph_release(&g);
 }
 
+/* Rows of x put into constant zeros (batch, 3) by constant indices, which hold the batch: both follow it. */
+static void scattered(int64_t B)
+{
+	static const double zeros[8 * 3];
+	int64_t at[8];
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	for (int b = 0; b < B; b++)
+		at[b] = b;
+	begin_graph(&g, 18);
+	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 3 }, 2);
+	g.output[g.n_outputs++] = op(&g, "ScatterND",
+				     (int[]){ add_constant(&g, DLB_F64, (int64_t[]){ B, 3 }, 2, zeros),
+					      add_constant(&g, DLB_I64, (int64_t[]){ B, 1 }, 2, at), x },
+				     3, NULL, 0);
+	fold(&g, 6);
+	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0) && is_dim(&g, g.output[0], 1, 0, 3));
+	if (dlb_samples_agree(&g, &be, &err))
+		test_die(&err);
+	dlb_graph_release(&g);
+}
+
 /* Rows of (batch, 3) flattened, gathered by constant indices, two per sample: those of sample b are 3 b
  * higher. */
 static void flattened(int64_t B)
@@ -408,6 +430,7 @@ int main(void)
 		heads(batches[i], 8, 8, 2);
 		heads(batches[i], 5, 4, 3);
 		token(batches[i]);
+		scattered(batches[i]);
 		flattened(batches[i]);
 		repeated(batches[i]);
 		any_indices(batches[i]);
