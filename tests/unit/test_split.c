@@ -398,6 +398,38 @@ static void slices(void)
 	assert(!dlb_slice_fits(&bad, &d)); /* the shape agrees, but it is no part */
 }
 
+/* Parts of a part: element i of the composed slice is where the part has the element that its own slice names. */
+static void composed(void)
+{
+	const struct dlb_slice part = { .n_dims = 3,
+					.dim = { 2, 12, 5 },
+					.axis = 1,
+					.units = 3,
+					.unit = 2,
+					.first = 1,
+					.count = 2 };
+
+	for (int64_t unit = 1; unit <= 4; unit *= 2)
+		for (int64_t first = 0; first < 4 / unit; first++)
+			for (int64_t count = 1; first + count <= 4 / unit; count++) {
+				const struct dlb_slice inner = { .n_dims = 3,
+								 .dim = { 2, 8, 5 },
+								 .axis = 1,
+								 .units = 4 / unit,
+								 .unit = unit,
+								 .first = first,
+								 .count = count };
+				struct dlb_slice all = inner, wrong = inner;
+
+				assert(dlb_slice_compose(&part, &all));
+				for (int64_t i = 0; i < 2 * 2 * count * unit * 5; i++)
+					assert(IS(dlb_slice_index(&all, i), ==,
+						  dlb_slice_index(&part, dlb_slice_index(&inner, i))));
+				wrong.units *= 2;	/* one row instead of two */
+				assert(!dlb_slice_compose(&part, &wrong));
+			}
+}
+
 static void table(void)
 {
 	int n = 0;
@@ -483,6 +515,7 @@ int main(void)
 {
 	test_backend(&be);
 	slices();
+	composed();
 	table();
 	asks();
 	too_large_for_a_node();
