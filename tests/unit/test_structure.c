@@ -259,6 +259,14 @@ static void test_loop(void)
 	refused(&g, "Loop_0", "makes no iteration, and the shape of its output 'same' is not stated");
 	power_loop(&g, 1e18, 1e18);
 	refused(&g, "Loop_0", "unrolls into more than");
+	power_loop(&g, 1e18, 1e18);	/* nor may a body without vertices, which copies its inputs */
+	struct dlb_graph *b = &g.body[0]->g;
+	b->n_ops = 0;
+	b->output[0] = b->input[1];
+	b->output[1] = b->input[2];
+	b->n_outputs = 2;
+	g.n_outputs = g.op[0].n_out = 1;
+	refused(&g, "Loop_0", "unrolls into more than");
 	power_loop(&g, 3, 2);
 	g.op[0].n_in--;				/* one captured tensor is missing */
 	refused(&g, "Loop_0", "has no graph 'body'");
@@ -410,6 +418,9 @@ static void test_scan(void)
 	b->tensor[b->output[1]].n_dims = 1;
 	b->tensor[b->output[1]].dim[0].add = 2;
 	refused(&g, "Scan_0", "makes no iteration, and the shape of its output 'copy' is not stated");
+	scan(&g);
+	g.tensor[g.input[0]].dim[1].add = INT64_C(1) << 40;
+	refused(&g, "Scan_0", "unrolls into more than");
 }
 
 /* -- sequences -- */
