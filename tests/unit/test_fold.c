@@ -315,6 +315,31 @@ static void cast_like_samples(void)
 	dlb_graph_release(&g);
 }
 
+/* A model with a Softmax before a product, another one before the output, and Dropouts of these rates and modes: says so
+ * many do nothing, and that attention has none although others are at work. */
+static void notes_on_dropout(double rate, bool first_trains, bool second_trains, const char *idle, const char *attention)
+{
+	static const bool yes = true, no = false;
+	struct dlb_graph g;
+
+	start(&g);
+	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 3 }, { 0, 3 } }, 3),
+		  p = constant(&g, "p", DLB_F64, NULL, 0, &rate), on = constant(&g, "on", DLB_BOOL, NULL, 0, &yes),
+		  off = constant(&g, "off", DLB_BOOL, NULL, 0, &no);
+	const int softmax = op(&g, "Softmax", &x, 1, NULL, 0),
+		  product = op(&g, "MatMul", (int[]){ softmax, op(&g, "Tanh", &x, 1, NULL, 0) }, 2, NULL, 0),
+		  first = op(&g, "Dropout", (int[]){ product, p, first_trains ? on : off }, 3, NULL, 0),
+		  second = op(&g, "Dropout", (int[]){ first, p, second_trains ? on : off }, 3, NULL, 0),
+		  y = op(&g, "MatMul", (int[]){ second, x }, 2, NULL, 0);
+	output(&g, op(&g, "Softmax", &y, 1, NULL, 0));
+	dlb_graph_note_dropout(&g);
+	const char *const want[] = { idle ? idle : attention, attention };
+	assert(IS(g.n_notes, ==, (idle != NULL) + (attention != NULL)));
+	for (int i = 0; i < g.n_notes; i++)
+		assert(HAS(g.note[i], want[i]));
+	dlb_graph_release(&g);
+}
+
 int main(void)
 {
 	static const char *const shipped[] = { "digits_mlp", "digits_cnn", "lenet5", "resnet8" };
@@ -331,6 +356,12 @@ int main(void)
 	wired((const int64_t[]){ 16, 3 }, 2, 0);
 	cast_like_samples();
 	refusals();
+	notes_on_dropout(.25, true, true, NULL, "1 attention Softmax has no Dropout, though the model has 2 elsewhere");
+	notes_on_dropout(.25, true, false, "1 Dropout does nothing, exported for inference; --dropout 'Dropout4=0.25'",
+			 "1 attention Softmax has no Dropout, though the model has 1 elsewhere");
+	notes_on_dropout(.25, false, false, "2 Dropout do nothing, exported for inference; --dropout 'Dropout4=0.25'",
+			 NULL);
+	notes_on_dropout(0, true, false, NULL, NULL);
 	const struct dlb_dim d2[] = { { 1, 0 }, { 0, 7 } }, d3[] = { { 1, 0 }, { 0, 5 }, { 0, 7 } };
 	const struct dlb_dim d4[] = { { 1, 0 }, { 0, 7 }, { 0, 3 }, { 0, 2 } },
 			     one[] = { { 1, 0 }, { 0, 1 } };

@@ -777,6 +777,21 @@ static void test_sinusoids(void)
 	}
 }
 
+/* The axis of a derived tensor is one of its dimensions, whatever stands in those that it does not have. */
+static void test_axis_of_derived(void)
+{
+	struct dlb_part part = { .n_dims = 1, .dim = { 4 }, .count = 4, .perm = { 0 }, .length = 4 };
+	struct dlb_derived d = { .n_dims = 1, .n_parts = 1, .dim = { 4, 4, 4, 4, 4, 4, 4, 4 }, .base = { 4, 4 },
+				 .part = &part };
+
+	assert(dlb_derived_fits(&d));
+	for (d.axis = -1; d.axis <= 1; d.axis += 2)
+		assert(!dlb_derived_fits(&d));
+	d.axis = 0;
+	d.n_parts = 0;
+	assert(!dlb_derived_fits(&d));
+}
+
 /* Two biases of a recurrent cell that the exporter merged: the ends of their names differ. */
 static void test_merged_in_cell(void)
 {
@@ -889,6 +904,7 @@ int main(void)
 	test_second_name();
 	test_one_operand();
 	test_sinusoids();
+	test_axis_of_derived();
 	test_merged_in_cell();
 	test_merged();
 	test_merged_twice();
