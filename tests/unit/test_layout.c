@@ -63,6 +63,8 @@ static void check_borders(const struct dlb_graph *g)
 				seen = t->layout;
 			}
 		}
+		for (int j = 0; j < i && !strcmp(o->type, "Layout"); j++)	/* once for all readers */
+			assert(strcmp(g->op[j].type, "Layout") != 0 || g->op[j].in[0] != o->in[0]);
 		if (!strcmp(o->type, "LayoutView"))
 			assert(coincide(&g->tensor[o->in[0]]));
 	}
