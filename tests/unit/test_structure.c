@@ -423,6 +423,23 @@ static void test_scan(void)
 	refused(&g, "Scan_0", "unrolls into more than");
 }
 
+/* -- bounds of Clip that are known at run time only -- */
+
+static void test_clip(void)
+{
+	const double two = 2;
+	const struct dlb_attr attr = integer("keepdims", 0);
+	struct dlb_graph g;
+	const int x = start(&g, 2), w = numbers(&g, "w", DLB_F32, 1, &two, true),
+		  low = tensor(&g, "low", DLB_T_ACTIVATION);
+
+	op(&g, "ReduceMax", IN(w), &low, 1, &attr, 1);
+	give(&g, apply(&g, "Clip", "y", IN(x, low)));
+	fold(&g);
+	COMPUTES(&g, 0, 2, 2, 3, 4);
+	dlb_graph_release(&g);
+}
+
 /* -- sequences -- */
 
 static int sequence_of(struct dlb_graph *g, int x)
@@ -486,6 +503,7 @@ int main(void)
 	test_nested();
 	test_undecided();
 	test_scan();
+	test_clip();
 	test_sequence();
 	be.ops->close(&be);
 	printf("structure: %d checks of branches, loops and sequences\n", n_checked);
