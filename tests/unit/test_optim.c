@@ -4,6 +4,7 @@
 #include "check.h"
 #include "kernels.h"
 
+#include "op/op.h"
 #include "optim/optim.h"
 
 #define N 1003
@@ -818,6 +819,58 @@ static void rates(void)
 	n_checks += 4 + DLB_LEN(bad);
 }
 
+/* ONNX's Adam and Adagrad as their definition has them: at step 0 and later, when T changes the rate. */
+static void training_ops(void)
+{
+	static const struct dlb_attr attr[] = { { .name = "norm_coefficient", .type = DLB_ATTR_REAL, .f = .25 },
+						{ .name = "epsilon", .type = DLB_ATTR_REAL, .f = .01 },
+						{ .name = "decay_factor", .type = DLB_ATTR_REAL, .f = .5 },
+						{ .name = "alpha", .type = DLB_ATTR_REAL, .f = .75 },
+						{ .name = "beta", .type = DLB_ATTR_REAL, .f = .875 } };
+
+	for (int adam = 0; adam < 2; adam++)
+		for (int64_t t = 0; t < 4; t++) {
+			const int kind = dlb_op_kind_find(adam ? "Adam" : "Adagrad", "ai.onnx.preview.training");
+			double rate = .1, x = 2, g = -3, v = .5, h = .7, out[3] = { 0 };
+			struct dlb_desc in[6], to[3];
+			struct dlb_kernel *k;
+			struct dlb_error err = { .what = "" };
+
+			for (int i = 0; i < 6; i++)
+				in[i] = (struct dlb_desc){ .dtype = i == 1 ? DLB_I64 : DLB_F64 };
+			const struct dlb_op_io io = { .cls = dlb_op_class_of(kind),
+						      .name = "op",
+						      .opset = 1,
+						      .in = in,
+						      .n_in = 5 + adam,
+						      .out = to,
+						      .n_out = 2 + adam,
+						      .attr = attr,
+						      .n_attr = DLB_LEN(attr) };
+			for (int i = 0; i < 3; i++)
+				to[i] = in[0];
+			assert(!dlb_op_kernel(&be, &io, &k, &err));
+			k->run(k, &(struct dlb_run){ .in = (void *[]){ &rate, &t, &x, &g, &v, &h },
+						     .out = (void *[]){ &out[0], &out[1], &out[2] } });
+			assert(!be.ops->sync(&be, NULL));
+			dlb_kernel_free(k);
+
+			const double n = (double)t, regular = .25 * x + g;
+			double want[3];
+			if (adam) {
+				const double now = t ? rate * sqrt(1 - pow(.875, n)) / (1 - pow(.75, n)) : rate;
+				want[1] = .75 * v + .25 * regular;
+				want[2] = .875 * h + .125 * regular * regular;
+				want[0] = x - now * want[1] / (sqrt(want[2]) + .01);
+			} else {
+				want[1] = v + regular * regular;
+				want[0] = x - rate / (1 + n * .5) * regular / (sqrt(want[1]) + .01);
+			}
+			for (int i = 0; i < 2 + adam; i++, n_checks++)
+				assert(IS(fabs(out[i] - want[i]), <, 1e-12));
+		}
+}
+
 int main(void)
 {
 	bool shared;
@@ -826,6 +879,7 @@ int main(void)
 	open_backend();
 	table();
 	rules();
+	training_ops();
 	predictions();
 	documents();
 	rates();
