@@ -600,6 +600,27 @@ static void threads(void)
 	assert(IS(omp_get_max_threads(), ==, omp) && IS(openblas_get_num_threads(), ==, openblas));
 }
 
+/* Neither rows nor columns of a are contiguous: no kernel of the cpu's may read it as a matrix that lies by rows or by
+ * columns. A single row is such a matrix, by columns. */
+static void product_of_spread(void)
+{
+	for (int rows = 1; rows <= 2; rows++) {
+		const struct dlb_product_desc d = { .dtype = DLB_F64,
+						    .n_dims = 3,
+						    .dim = { 1, rows, 2 },
+						    .k = 2,
+						    .a = { 8, 4, 2 },
+						    .w = { 4, 2, 1 },
+						    .y = { 4, 2, 1 },
+						    .alpha = 1 };
+		struct dlb_error err = { .what = "" };
+		struct dlb_kernel *k = NULL;
+
+		assert(IS(be.ops->product(&be, &d, &k, &err), ==, (rows == 1 ? 0 : DLB_NO_KERNEL)));
+		dlb_kernel_free(k);
+	}
+}
+
 int main(void)
 {
 	struct dlb_error err;
@@ -608,6 +629,8 @@ int main(void)
 	assert(IS(dlb_backend_find("cpu")->open(1, 1, &be, &err), ==, -1));
 	threads();
 	begin_tests(20261121);
+	if (be.ops->is_host_memory)
+		product_of_spread();
 	/* every level of the instruction set that this machine has */
 	for (int i = 0; use_level(i); i++) {
 		gemms();
