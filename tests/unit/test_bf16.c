@@ -554,15 +554,18 @@ static void casts(void)
 /* An op on no elements writes none. */
 static void no_elements(void)
 {
-	static const struct { const char *type, *domain; int n_in; } ops[] = { { "Softmax", "", 1 },
-									      { "LogSoftmax", "", 1 },
-									      { "Relu", "", 1 },
-									      { "Add", "", 2 } };
+	static const struct {
+		const char *type, *domain;
+		int n_in;
+	} ops[] = { { "Softmax", "", 1 }, { "LogSoftmax", "", 1 }, { "Relu", "", 1 }, { "Add", "", 2 } };
 
 	for (int i = 0; i < DLB_LEN(ops); i++) {
 		uint16_t x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, y[8] = { 0 };
-		struct dlb_desc in[2] = { desc(DLB_BF16, 0, 2, DIMS(0, 4)), desc(DLB_BF16, 0, 2, DIMS(0, 4)) }, out = in[0];
-		const struct dlb_op_io io = { .cls = dlb_op_class_of(dlb_op_kind_find(ops[i].type, ops[i].domain)),
+		struct dlb_desc in[2] = { desc(DLB_BF16, 0, 2, DIMS(0, 4)),
+					  desc(DLB_BF16, 0, 2, DIMS(0, 4)) },
+				out = in[0];
+		const struct dlb_op_io io = { .cls = dlb_op_class_of(
+						      dlb_op_kind_find(ops[i].type, ops[i].domain)),
 					      .name = "op",
 					      .opset = 17,
 					      .in = in,
@@ -573,7 +576,8 @@ static void no_elements(void)
 
 		MUST(dlb_op_kernel(&be, &io, &k, &err_));
 		void *scratch = calloc(1, k->scratch_bytes + 1);
-		k->run(k, &(struct dlb_run){ .in = (void *[]){ x, x }, .out = (void *[]){ y }, .scratch = scratch });
+		k->run(k, &(struct dlb_run){
+				  .in = (void *[]){ x, x }, .out = (void *[]){ y }, .scratch = scratch });
 		assert(!be.ops->sync(&be, NULL));
 		for (int e = 0; e < DLB_LEN(y); e++)
 			assert(IS(y[e], ==, 0));

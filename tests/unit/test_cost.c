@@ -211,8 +211,8 @@ static void test_roofline(void)
 	dlb_roofline_fit(&fit, &(struct dlb_roofline_samples){ .n = 0 });
 }
 
-/* The error of predicting a signature from the others of its class: none for a class of one signature. The rate of
- * products of matrices is that of the op with the most FLOP, be it the first op. */
+/* The error of predicting a signature from the others of its class: none for a class of one signature. The
+ * rate of products of matrices is that of the op with the most FLOP, be it the first op. */
 static void test_fits(void)
 {
 	struct dlb_error err = { .status = 0 };

@@ -93,7 +93,7 @@ static void dft(const struct transform *t)
 	g.output[g.n_outputs++] = op(&g, "DFT", in, 3, attr, 2);
 	run(&r, &g, &x, &y);
 	agrees(t, x, y);
-	if (!t->length && !t->onesided) {	/* a product and a sum per number that is read and written */
+	if (!t->length && !t->onesided) { /* a product and a sum per number that is read and written */
 		struct dlb_op_io io;
 		struct dlb_arena a = { 0 };
 

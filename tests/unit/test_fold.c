@@ -315,16 +315,18 @@ static void cast_like_samples(void)
 	dlb_graph_release(&g);
 }
 
-/* A model with a Softmax before a product, another one before the output, and Dropouts of these rates and modes: says so
- * many do nothing, and that attention has none although others are at work. */
-static void notes_on_dropout(double rate, bool first_trains, bool second_trains, const char *idle, const char *attention)
+/* A model with a Softmax before a product, another one before the output, and Dropouts of these rates and
+ * modes: says so many do nothing, and that attention has none although others are at work. */
+static void notes_on_dropout(double rate, bool first_trains, bool second_trains, const char *idle,
+			     const char *attention)
 {
 	static const bool yes = true, no = false;
 	struct dlb_graph g;
 
 	start(&g);
 	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 3 }, { 0, 3 } }, 3),
-		  p = constant(&g, "p", DLB_F64, NULL, 0, &rate), on = constant(&g, "on", DLB_BOOL, NULL, 0, &yes),
+		  p = constant(&g, "p", DLB_F64, NULL, 0, &rate),
+		  on = constant(&g, "on", DLB_BOOL, NULL, 0, &yes),
 		  off = constant(&g, "off", DLB_BOOL, NULL, 0, &no);
 	const int softmax = op(&g, "Softmax", &x, 1, NULL, 0),
 		  product = op(&g, "MatMul", (int[]){ softmax, op(&g, "Tanh", &x, 1, NULL, 0) }, 2, NULL, 0),
@@ -356,11 +358,13 @@ int main(void)
 	wired((const int64_t[]){ 16, 3 }, 2, 0);
 	cast_like_samples();
 	refusals();
-	notes_on_dropout(.25, true, true, NULL, "1 attention Softmax has no Dropout, though the model has 2 elsewhere");
-	notes_on_dropout(.25, true, false, "1 Dropout does nothing, exported for inference; --dropout 'Dropout4=0.25'",
+	notes_on_dropout(.25, true, true, NULL,
+			 "1 attention Softmax has no Dropout, though the model has 2 elsewhere");
+	notes_on_dropout(.25, true, false,
+			 "1 Dropout does nothing, exported for inference; --dropout 'Dropout4=0.25'",
 			 "1 attention Softmax has no Dropout, though the model has 1 elsewhere");
-	notes_on_dropout(.25, false, false, "2 Dropout do nothing, exported for inference; --dropout 'Dropout4=0.25'",
-			 NULL);
+	notes_on_dropout(.25, false, false,
+			 "2 Dropout do nothing, exported for inference; --dropout 'Dropout4=0.25'", NULL);
 	notes_on_dropout(0, true, false, NULL, NULL);
 	const struct dlb_dim d2[] = { { 1, 0 }, { 0, 7 } }, d3[] = { { 1, 0 }, { 0, 5 }, { 0, 7 } };
 	const struct dlb_dim d4[] = { { 1, 0 }, { 0, 7 }, { 0, 3 }, { 0, 2 } },

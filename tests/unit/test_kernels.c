@@ -600,8 +600,8 @@ static void threads(void)
 	assert(IS(omp_get_max_threads(), ==, omp) && IS(openblas_get_num_threads(), ==, openblas));
 }
 
-/* Neither rows nor columns of a are contiguous: no kernel of the cpu's may read it as a matrix that lies by rows or by
- * columns. A single row is such a matrix, by columns. */
+/* Neither rows nor columns of a are contiguous: no kernel of the cpu's may read it as a matrix that lies
+ * by rows or by columns. A single row is such a matrix, by columns. */
 static void product_of_spread(void)
 {
 	for (int rows = 1; rows <= 2; rows++) {

@@ -43,7 +43,7 @@ static void check_borders(const struct dlb_graph *g)
 		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
 		enum dlb_layout seen = DLB_PLAIN;
 		moved += !strcmp(o->type, "Layout");
-		if (!strncmp(o->type, "Layout", 6))	/* weights are read as they lie in the file */
+		if (!strncmp(o->type, "Layout", 6)) /* weights are read as they lie in the file */
 			assert(g->tensor[o->in[0]].kind != DLB_T_WEIGHT &&
 			       g->tensor[o->in[0]].kind != DLB_T_CONSTANT);
 		for (int k = 0; k < o->n_in; k++) {
@@ -63,7 +63,7 @@ static void check_borders(const struct dlb_graph *g)
 				seen = t->layout;
 			}
 		}
-		for (int j = 0; j < i && !strcmp(o->type, "Layout"); j++)	/* once for all readers */
+		for (int j = 0; j < i && !strcmp(o->type, "Layout"); j++) /* once for all readers */
 			assert(strcmp(g->op[j].type, "Layout") != 0 || g->op[j].in[0] != o->in[0]);
 		if (!strcmp(o->type, "LayoutView"))
 			assert(coincide(&g->tensor[o->in[0]]));

@@ -822,15 +822,18 @@ static void rates(void)
 /* ONNX's Adam and Adagrad as their definition has them: at step 0 and later, when T changes the rate. */
 static void training_ops(void)
 {
-	static const struct dlb_attr attr[] = { { .name = "norm_coefficient", .type = DLB_ATTR_REAL, .f = .25 },
-						{ .name = "epsilon", .type = DLB_ATTR_REAL, .f = .01 },
-						{ .name = "decay_factor", .type = DLB_ATTR_REAL, .f = .5 },
-						{ .name = "alpha", .type = DLB_ATTR_REAL, .f = .75 },
-						{ .name = "beta", .type = DLB_ATTR_REAL, .f = .875 } };
+	static const struct dlb_attr attr[] = {
+		{ .name = "norm_coefficient", .type = DLB_ATTR_REAL, .f = .25 },
+		{ .name = "epsilon", .type = DLB_ATTR_REAL, .f = .01 },
+		{ .name = "decay_factor", .type = DLB_ATTR_REAL, .f = .5 },
+		{ .name = "alpha", .type = DLB_ATTR_REAL, .f = .75 },
+		{ .name = "beta", .type = DLB_ATTR_REAL, .f = .875 }
+	};
 
 	for (int adam = 0; adam < 2; adam++)
 		for (int64_t t = 0; t < 4; t++) {
-			const int kind = dlb_op_kind_find(adam ? "Adam" : "Adagrad", "ai.onnx.preview.training");
+			const int kind = dlb_op_kind_find(adam ? "Adam" : "Adagrad",
+							  "ai.onnx.preview.training");
 			double rate = .1, x = 2, g = -3, v = .5, h = .7, out[3] = { 0 };
 			struct dlb_desc in[6], to[3];
 			struct dlb_kernel *k;
@@ -858,7 +861,8 @@ static void training_ops(void)
 			const double n = (double)t, regular = .25 * x + g;
 			double want[3];
 			if (adam) {
-				const double now = t ? rate * sqrt(1 - pow(.875, n)) / (1 - pow(.75, n)) : rate;
+				const double now = t ? rate * sqrt(1 - pow(.875, n)) / (1 - pow(.75, n)) :
+						       rate;
 				want[1] = .75 * v + .25 * regular;
 				want[2] = .875 * h + .125 * regular * regular;
 				want[0] = x - now * want[1] / (sqrt(want[2]) + .01);

@@ -751,8 +751,8 @@ static void test_one_operand(void)
 	}
 }
 
-/* Tables of sines of any scale are told from other numbers of that scale, and from powers: these also have neighbours
- * whose sum is in proportion to them. */
+/* Tables of sines of any scale are told from other numbers of that scale, and from powers: these also have
+ * neighbours whose sum is in proportion to them. */
 static void test_sinusoids(void)
 {
 	static const double other[5] = { 1, .5, -1, .2, .9 };
@@ -781,8 +781,9 @@ static void test_sinusoids(void)
 static void test_axis_of_derived(void)
 {
 	struct dlb_part part = { .n_dims = 1, .dim = { 4 }, .count = 4, .perm = { 0 }, .length = 4 };
-	struct dlb_derived d = { .n_dims = 1, .n_parts = 1, .dim = { 4, 4, 4, 4, 4, 4, 4, 4 }, .base = { 4, 4 },
-				 .part = &part };
+	struct dlb_derived d = {
+		.n_dims = 1, .n_parts = 1, .dim = { 4, 4, 4, 4, 4, 4, 4, 4 }, .base = { 4, 4 }, .part = &part
+	};
 
 	assert(dlb_derived_fits(&d));
 	for (d.axis = -1; d.axis <= 1; d.axis += 2)

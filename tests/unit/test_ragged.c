@@ -510,9 +510,10 @@ static void refuse(void)
 				err.hint);
 			abort();
 		}
-		if (refusals[i].make == by_batch)	/* names the inputs */
-			assert(SAME(err.hint, "torch.onnx.export(..., dynamic_shapes={\"x\": {0: \"batch\"}}) "
-					      "leaves the batch open"));
+		if (refusals[i].make == by_batch) /* names the inputs */
+			assert(SAME(err.hint,
+				    "torch.onnx.export(..., dynamic_shapes={\"x\": {0: \"batch\"}}) "
+				    "leaves the batch open"));
 		dlb_graph_release(&n.g);
 	}
 }

@@ -1,5 +1,6 @@
-/* Directions of RNN, GRU and LSTM: the reverse direction is the forward one on the steps in reverse order, and a
- * bidirectional op is one of each, with the second of the weights. In f64, for samples of all lengths. */
+/* Directions of RNN, GRU and LSTM: the reverse direction is the forward one on the steps in reverse order,
+ * and a bidirectional op is one of each, with the second of the weights. In f64, for samples of all
+ * lengths. */
 #include <math.h>
 #include "check.h"
 #include "run_graph.h"
@@ -33,7 +34,8 @@ static int weights(struct dlb_graph *g, uint64_t seed, int first, int n, int64_t
 	return add_constant(g, DLB_F64, (int64_t[]){ n, rows, columns }, columns ? 3 : 2, v);
 }
 
-/* The op of these directions on x; `turned`: on x with its steps in reverse order. Y is (N, steps, directions, H). */
+/* The op of these directions on x; `turned`: on x with its steps in reverse order. Y is (N, steps,
+ * directions, H). */
 static int net(struct dlb_graph *g, int x, const char *type, int gates, int what)
 {
 	static const char *const name[N_NETS] = { "bidirectional", "forward", "reverse", "forward" };

@@ -398,16 +398,13 @@ static void slices(void)
 	assert(!dlb_slice_fits(&bad, &d)); /* the shape agrees, but it is no part */
 }
 
-/* Parts of a part: element i of the composed slice is where the part has the element that its own slice names. */
+/* Parts of a part: element i of the composed slice is where the part has the element that its own slice
+ * names. */
 static void composed(void)
 {
-	const struct dlb_slice part = { .n_dims = 3,
-					.dim = { 2, 12, 5 },
-					.axis = 1,
-					.units = 3,
-					.unit = 2,
-					.first = 1,
-					.count = 2 };
+	const struct dlb_slice part = {
+		.n_dims = 3, .dim = { 2, 12, 5 }, .axis = 1, .units = 3, .unit = 2, .first = 1, .count = 2
+	};
 
 	for (int64_t unit = 1; unit <= 4; unit *= 2)
 		for (int64_t first = 0; first < 4 / unit; first++)
@@ -425,7 +422,7 @@ static void composed(void)
 				for (int64_t i = 0; i < 2 * 2 * count * unit * 5; i++)
 					assert(IS(dlb_slice_index(&all, i), ==,
 						  dlb_slice_index(&part, dlb_slice_index(&inner, i))));
-				wrong.units *= 2;	/* one row instead of two */
+				wrong.units *= 2; /* one row instead of two */
 				assert(!dlb_slice_compose(&part, &wrong));
 			}
 }

@@ -259,7 +259,7 @@ static void test_loop(void)
 	refused(&g, "Loop_0", "makes no iteration, and the shape of its output 'same' is not stated");
 	power_loop(&g, 1e18, 1e18);
 	refused(&g, "Loop_0", "unrolls into more than");
-	power_loop(&g, 1e18, 1e18);	/* nor may a body without vertices, which copies its inputs */
+	power_loop(&g, 1e18, 1e18); /* nor may a body without vertices, which copies its inputs */
 	struct dlb_graph *b = &g.body[0]->g;
 	b->n_ops = 0;
 	b->output[0] = b->input[1];
@@ -412,7 +412,7 @@ static void test_scan(void)
 	scan(&g);
 	g.body[0]->g.n_outputs = 1;
 	refused(&g, "Scan_0", "Scan has 2 outputs, its body gives 1");
-	scan(&g);			/* the empty output would not lie along its axis, 1 */
+	scan(&g); /* the empty output would not lie along its axis, 1 */
 	g.tensor[g.input[0]].dim[1].add = 0;
 	struct dlb_graph *b = &g.body[0]->g;
 	b->tensor[b->output[1]].n_dims = 1;
