@@ -1,6 +1,5 @@
 /* Directions of RNN, GRU and LSTM: the reverse direction is the forward one on the steps in reverse order,
- * and a bidirectional op is one of each, with the second of the weights. In f64, for samples of all
- * lengths. */
+ * and a bidirectional op is one of each, with the second of the weights. In f64. */
 #include <math.h>
 #include "check.h"
 #include "run_graph.h"
