@@ -788,15 +788,15 @@ static const char *outputs_of(struct vertex *v, bool values, struct dlb_backend 
 	static char text[400];
 	struct dlb_kernel *k = NULL;
 	struct dlb_error err = { .what = "" };
-	void *out[OUTPUTS], *scratch;
+	void *out[OUTPUTS] = { NULL }, *scratch;
 	size_t n = 0;
 
 	if (values && dlb_op_kernel(be, &v->io, &k, &err)) {
 		fprintf(stderr, "no kernel: %s\n", err.what);
 		return NULL;
 	}
-	scratch = be->ops->alloc(be, values ? k->scratch_bytes + 1 : 1);
-	for (int i = 0; i < v->io.n_out; i++)
+	scratch = values ? be->ops->alloc(be, k->scratch_bytes + 1) : NULL;
+	for (int i = 0; i < v->io.n_out && values; i++)
 		out[i] = be->ops->alloc(be, dlb_desc_bytes(&v->out[i]) + 1);
 	if (values) {
 		const struct dlb_run r = { .in = (void *const *)(uintptr_t)v->values,
@@ -815,9 +815,11 @@ static const char *outputs_of(struct vertex *v, bool values, struct dlb_backend 
 		for (int64_t j = 0; values && j < dlb_desc_count(&v->out[i]); j++)
 			n += (size_t)snprintf(text + n, sizeof text - n, "%s%.6g", j ? "," : "=",
 					      dlb_value_real(out[i], v->out[i].dtype, j));
-		be->ops->free(be, out[i]);
+		if (values)
+			be->ops->free(be, out[i]);
 	}
-	be->ops->free(be, scratch);
+	if (values)
+		be->ops->free(be, scratch);
 	return text;
 }
 
