@@ -718,6 +718,7 @@ def others():
     for name in ("svg", "trace", "memory", "dot", "html"):
         shows("dlb-view", f"--format {name}", "dlb-view -q {} $D/report.json", "out")
     shows("dlb-view", "--format table", "dlb-view -q {} $D/report.json", "out", without="-f dot")
+    shows("dlb-view", "--format front", "dlb-view -q {} $ROOT/tests/data/view/front.json", "out")
     unused("dlb-view", "--format svg", "dlb-view {} --why 0 $D/two.json", "--why")
     shows("dlb-view", "--why 3", "dlb-view {} $D/two.json", "out")
     shows("dlb-view", "--diff $D/two.json", "dlb-view {} $D/report.json", "out")

@@ -852,7 +852,10 @@ static void training_ops(void)
 						      .n_attr = DLB_LEN(attr) };
 			for (int i = 0; i < 3; i++)
 				to[i] = in[0];
-			assert(!dlb_op_kernel(&be, &io, &k, &err));
+			if (dlb_op_kernel(&be, &io, &k, &err)) { /* devices have no such kernel */
+				assert(strcmp(be.ops->name, "cpu"));
+				return;
+			}
 			k->run(k, &(struct dlb_run){ .in = (void *[]){ &rate, &t, &x, &g, &v, &h },
 						     .out = (void *[]){ &out[0], &out[1], &out[2] } });
 			assert(!be.ops->sync(&be, NULL));
