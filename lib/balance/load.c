@@ -125,8 +125,8 @@ static int replay(const struct dlb_balance_inputs *s, const double *scale, doubl
 	return 0;
 }
 
-/* The step by the corrected costs, with the seconds to prepare samples of the rounds before, and whether those of
- * this round make another one. */
+/* Predicts the step by the corrected costs, with the seconds to prepare samples of the rounds before, and
+ * finds whether those of this round make another step. */
 static int foresee(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_load *l,
 		   struct dlb_error *err)
 {
@@ -134,8 +134,11 @@ static int foresee(const struct dlb_balance_inputs *s, const double *kappa, stru
 	double now_s;
 
 	before.cost.sample_s = s->foreseen_sample_s;
-	if (replay(&before, kappa, &l->predicted_s, NULL, NULL, err) ||
-	    replay(s, kappa, &now_s, NULL, NULL, err))
+	if (replay(&before, kappa, &l->predicted_s, NULL, NULL, err))
+		return -1;
+	if (!s->cost.sample_s)
+		return 0;
+	if (replay(s, kappa, &now_s, NULL, NULL, err))
 		return -1;
 	l->samples_changed = fabs(now_s / l->predicted_s - 1) > samples_differ;
 	return 0;

@@ -299,7 +299,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c,
 	dlb_sim_find_offloaded(&s);
 	s.squares = dlb_xcalloc((size_t)g->steps, sizeof *s.squares);
 	s.waits_for_norm = dlb_xcalloc(n_nodes, sizeof *s.waits_for_norm);
-	const bool feeds = s.c && s.c->cluster;
+	const bool feeds = s.c && s.c->cluster && (g->whole->sharing.feed_host || s.c->sample_s);
 	if (feeds)
 		dlb_feed_load_init(&s.feed, g, s.c);
 	if (feeds && g->whole->sharing.feed_host)
