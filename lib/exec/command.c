@@ -66,8 +66,7 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 		       "inside a run";
 	if (compress && !strcmp(compress, DLB_COMPRESS_AUTO))
 		return "--compress auto may choose another compression for the next plan, and residuals of "
-		       "one do "
-		       "not fit another";
+		       "one do not fit another";
 	return NULL;
 }
 
