@@ -103,7 +103,7 @@ struct dlb_balance {
 	bool split_stays;
 	struct dlb_balance_link *link;
 	int n_links;
-	struct dlb_report_sample *sample;
+	struct dlb_sample_time *sample;
 	int n_samples; /* of the last round that prepared samples */
 	const char *links_told; /* the last round's corrections of links in words; NULL: none; not written */
 	struct dlb_culprit culprit; /* of the last round; not written */

@@ -127,7 +127,7 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 	if (b->floor_s > 0)
 		dlb_set_real(o, "floor_s", b->floor_s);
 	if (b->n_samples)
-		json_object_set_new(o, "samples", dlb_samples_write(b->sample, b->n_samples));
+		json_object_set_new(o, "samples", dlb_sample_times_write(b->sample, b->n_samples));
 	if (b->best_step_s > 0)
 		json_object_set_new(o, "best", write_best(b));
 	if (b->best_placement) {
@@ -375,7 +375,7 @@ static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct d
 	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) ||
 	    dlb_get_real(r, "eta", DLB_OPT, 0, 1, &b->eta, err) ||
 	    dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &b->expected_s, err) || read_links(r, b, err) ||
-	    dlb_samples_read(r, b->n_nodes, &b->arena, &b->sample, &b->n_samples, err) ||
+	    dlb_sample_times_read(r, b->n_nodes, &b->arena, &b->sample, &b->n_samples, err) ||
 	    dlb_get_real(r, "floor_s", DLB_OPT, 0, 1e18, &b->floor_s, err) || read_best(r, b, err) ||
 	    read_history(r, b, err))
 		return -1;

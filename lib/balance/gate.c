@@ -317,9 +317,9 @@ static void keep_samples(const struct dlb_report *r, struct dlb_balance *b)
 	b->n_samples = r->n_samples;
 	b->sample = dlb_arena_array(&b->arena, (size_t)r->n_samples, sizeof *b->sample);
 	for (int i = 0; i < r->n_samples; i++)
-		b->sample[i] = (struct dlb_report_sample){ r->sample[i].node,
-							   dlb_arena_strdup(&b->arena, r->sample[i].tensor),
-							   r->sample[i].time_s };
+		b->sample[i] = (struct dlb_sample_time){ r->sample[i].node,
+							 dlb_arena_strdup(&b->arena, r->sample[i].tensor),
+							 r->sample[i].time_s };
 }
 
 int dlb_rebalance_with(struct dlb_doc *d, struct dlb_balance_inputs *s, const struct dlb_rule *rule,

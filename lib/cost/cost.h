@@ -95,10 +95,21 @@ double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
  * is the larger of their bytes, because the kernel may change its algorithm between them. */
 double dlb_cost_scratch_bytes(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_packed_bytes(const struct dlb_cost *c, int op, int kind, double n);
+/* Mean seconds in which a node prepared one sample of a fed tensor, without those of the first step: a row of
+ * the lists in the report and in the balance section. */
+struct dlb_sample_time {
+	int node;
+	const char *tensor;
+	double time_s;
+};
+json_t *dlb_sample_times_write(const struct dlb_sample_time *sample, int n);
+/* The list of a section; nodes are less than n_nodes. *sample: memory in a; *n 0: none. */
+int dlb_sample_times_read(const struct dlb_ref *section, int n_nodes, struct dlb_arena *a,
+			  struct dlb_sample_time **sample, int *n, struct dlb_error *err);
 /* Reads the seconds to prepare samples from the balance section or, if `reported` and the report has them, from
- * there, into *sample_s: c->sample_s, as dlb_cost_read does, or another array [kind][tensor] in c's arena; NULL: a
- * new one, if the document has any. Ignores tensors that the graph has not, and nodes that the cluster has not:
- * the report may be of an earlier model. */
+ * the report. *sample_s: c->sample_s, as dlb_cost_read does, or another array [kind][tensor] in c's arena;
+ * NULL: becomes a new one if the document has any. Ignores tensors that the graph lacks and nodes that the
+ * cluster lacks: the report may be of an earlier model. */
 int dlb_cost_read_samples(const struct dlb_doc *d, bool reported, struct dlb_cost *c, double ***sample_s,
 			  struct dlb_error *err);
 /* Seconds in which a node prepares one sample of a fed tensor; 0: not measured. */

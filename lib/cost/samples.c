@@ -1,39 +1,82 @@
-/* Seconds to prepare a sample of each fed tensor: /report/samples of the last run, else /balance/samples, which
- * remain when a new plan replaces the report. See cost.h. */
-#include <math.h>
+/* Seconds to prepare a sample of each fed tensor: /report/samples of the last run, else /balance/samples,
+ * which remain when a new plan replaces the report. See cost.h.
+ *
+ *     [{"node": 0, "tensor": "x", "time_s": 5e-3}, ...]
+ *
+ * A run measures them; dlb-rebalance keeps those of the last run that did. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cost/cost.h"
 #include "util/mem.h"
 
-static int find_tensor(const struct dlb_graph *g, const char *name)
+json_t *dlb_sample_times_write(const struct dlb_sample_time *sample, int n)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < n; i++) {
+		json_t *x = json_object();
+
+		dlb_set_int(x, "node", sample[i].node);
+		dlb_set_str(x, "tensor", sample[i].tensor);
+		dlb_set_real(x, "time_s", sample[i].time_s);
+		json_array_append_new(list, x);
+	}
+	return list;
+}
+
+static int read_sample(const struct dlb_ref *x, int n_nodes, struct dlb_arena *a, struct dlb_sample_time *s,
+		       struct dlb_error *err)
+{
+	static const char *const known[] = { "node", "tensor", "time_s", NULL };
+	int64_t node = 0;
+
+	if (dlb_ref_known(x, known, err) || dlb_get_int(x, "node", DLB_NEED, 0, n_nodes - 1, &node, err) ||
+	    dlb_get_str(x, "tensor", DLB_NEED, &s->tensor, err) ||
+	    dlb_get_real(x, "time_s", DLB_NEED, 0, 1e6, &s->time_s, err))
+		return -1;
+	s->node = (int)node;
+	s->tensor = dlb_arena_strdup(a, s->tensor);
+	return 0;
+}
+
+int dlb_sample_times_read(const struct dlb_ref *section, int n_nodes, struct dlb_arena *a,
+			  struct dlb_sample_time **sample, int *n, struct dlb_error *err)
+{
+	struct dlb_ref list = { .v = NULL };
+
+	*n = 0;
+	if (dlb_get_array(section, "samples", DLB_OPT, &list, n, err))
+		return -1;
+	*sample = dlb_arena_array(a, (size_t)*n + 1, sizeof **sample);
+	for (int i = 0; i < *n; i++) {
+		const struct dlb_ref x = dlb_ref_index(&list, i);
+
+		if (read_sample(&x, n_nodes, a, &(*sample)[i], err))
+			return -1;
+	}
+	return 0;
+}
+
+/* The fed tensor of that name; -1: the graph has none. */
+static int find_fed(const struct dlb_graph *g, const char *name)
 {
 	int t = 0;
 
-	while (t < g->n_tensors && strcmp(g->tensor[t].name, name))
+	while (t < g->n_tensors && (g->tensor[t].producer >= 0 || strcmp(g->tensor[t].name, name)))
 		t++;
 	return t < g->n_tensors ? t : -1;
 }
 
 /* Adds one row of the list to sum[kind][tensor] and n[kind][tensor]. */
-static int read_row(const struct dlb_ref *x, const struct dlb_cost *c, double **sum, int **n,
-		    struct dlb_error *err)
+static void add_row(const struct dlb_sample_time *x, const struct dlb_cost *c, double **sum, int **n)
 {
-	const char *name = NULL;
-	int64_t node = 0;
-	double s = 0;
+	const int t = find_fed(c->graph, x->tensor);
 
-	if (dlb_get_int(x, "node", DLB_NEED, 0, INT32_MAX, &node, err) ||
-	    dlb_get_str(x, "tensor", DLB_NEED, &name, err) ||
-	    dlb_get_real(x, "time_s", DLB_NEED, 0, 1e6, &s, err))
-		return -1;
-	const int t = find_tensor(c->graph, name);
-
-	if (node >= c->cluster->n_nodes || t < 0)
-		return 0;
-	sum[c->cluster->node[node].kind][t] += s;
-	n[c->cluster->node[node].kind][t]++;
-	return 0;
+	if (x->node >= c->cluster->n_nodes || t < 0)
+		return;
+	sum[c->cluster->node[x->node].kind][t] += x->time_s;
+	n[c->cluster->node[x->node].kind][t]++;
 }
 
 /* Sums become the mean of each kind's nodes; of all nodes for a kind without any. */
@@ -52,15 +95,17 @@ static void average(const struct dlb_cost *c, double **sum, int **n)
 	}
 }
 
-/* The list in a section, which *list refers to; *n 0: none. */
-static int find_list(const struct dlb_doc *d, const char *name, struct dlb_ref *section, struct dlb_ref *list,
-		     int *n, struct dlb_error *err)
+/* The list in a section, memory in a; *n 0: none. */
+static int read_list(const struct dlb_doc *d, const char *name, struct dlb_arena *a,
+		     struct dlb_sample_time **sample, int *n, struct dlb_error *err)
 {
+	struct dlb_ref section;
+
 	*n = 0;
 	if (!dlb_doc_section(d, name))
 		return 0;
-	*section = dlb_ref_root(d, name);
-	return json_is_object(section->v) ? dlb_get_array(section, "samples", DLB_OPT, list, n, err) : 0;
+	section = dlb_ref_root(d, name);
+	return json_is_object(section.v) ? dlb_sample_times_read(&section, INT_MAX, a, sample, n, err) : 0;
 }
 
 /* Zeroed arrays [kind][tensor] in *sample_s: those that are there, else new. */
@@ -81,27 +126,24 @@ int dlb_cost_read_samples(const struct dlb_doc *d, bool reported, struct dlb_cos
 			  struct dlb_error *err)
 {
 	const size_t n_tensors = (size_t)c->graph->n_tensors + 1;
-	struct dlb_ref section, list = { .v = NULL };
-	struct dlb_arena counts = { 0 };
-	int n_rows = 0, rc = 0, **n;
+	struct dlb_arena scratch = { 0 };
+	struct dlb_sample_time *sample = NULL;
+	int n_samples = 0, rc = reported ? read_list(d, "report", &scratch, &sample, &n_samples, err) : 0;
 
-	if ((reported && find_list(d, "report", &section, &list, &n_rows, err)) ||
-	    (!n_rows && find_list(d, "balance", &section, &list, &n_rows, err)))
-		return -1;
-	if (n_rows || *sample_s)
+	if (!rc && !n_samples)
+		rc = read_list(d, "balance", &scratch, &sample, &n_samples, err);
+	if (!rc && (n_samples || *sample_s))
 		clear(c, sample_s);
-	if (!n_rows)
-		return 0;
-	n = dlb_arena_array(&counts, (size_t)c->n_kinds + 1, sizeof *n);
-	for (int k = 0; k < c->n_kinds; k++)
-		n[k] = dlb_arena_array(&counts, n_tensors, sizeof **n);
-	for (int i = 0; i < n_rows && !rc; i++) {
-		const struct dlb_ref x = dlb_ref_index(&list, i);
+	if (!rc && n_samples) {
+		int **n = dlb_arena_array(&scratch, (size_t)c->n_kinds + 1, sizeof *n);
 
-		rc = read_row(&x, c, *sample_s, n, err);
+		for (int k = 0; k < c->n_kinds; k++)
+			n[k] = dlb_arena_array(&scratch, n_tensors, sizeof **n);
+		for (int i = 0; i < n_samples; i++)
+			add_row(&sample[i], c, *sample_s, n);
+		average(c, *sample_s, n);
 	}
-	average(c, *sample_s, n);
-	dlb_arena_release(&counts);
+	dlb_arena_release(&scratch);
 	return rc;
 }
 

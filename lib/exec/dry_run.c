@@ -136,7 +136,7 @@ static void samples_of(const struct dlb_job *j, struct dlb_report *r)
 	r->n_samples = 0;
 	for (int t = 0; t < g->n_tensors; t++)
 		for (int i = 0; i < n && dlb_cost_sample_s(&j->cost, t, 0) > 0; i++)
-			r->sample[r->n_samples++] = (struct dlb_report_sample){
+			r->sample[r->n_samples++] = (struct dlb_sample_time){
 				i, dlb_arena_strdup(&r->arena, g->tensor[t].name),
 				dlb_cost_sample_s(&j->cost, t, i)
 			};

@@ -407,7 +407,7 @@ static int collect_samples(struct run *r, struct dlb_report *report, struct dlb_
 					 sizeof *report->sample);
 	for (int i = 0; i < n_nodes * n_tensors && !rc && !r->rank; i++)
 		if (s[i] > 0)
-			report->sample[report->n_samples++] = (struct dlb_report_sample){
+			report->sample[report->n_samples++] = (struct dlb_sample_time){
 				i / n_tensors,
 				dlb_arena_strdup(&report->arena, g->tensor[tensor[i % n_tensors]].name), s[i]
 			};

@@ -24,13 +24,10 @@ struct dlb_report_node {
 	double graphs, graph_ops, graph_steps;
 	const char *host;
 };
-struct dlb_report_op { int op, node; double time_s, predicted_s; };	/* per micro-batch, median */
-/* Mean seconds in which a node prepared one sample of a fed tensor, without the first step's. */
-struct dlb_report_sample {
-	int node;
-	const char *tensor;
-	double time_s;
-};
+struct dlb_report_op {
+	int op, node;
+	double time_s, predicted_s;
+}; /* per micro-batch, median */
 /* Sums over replicas, per step: bytes sent by all nodes, and bytes without compression; for the slowest node
  * the seconds in which sums are in progress, and the part of these in which it does not wait. */
 struct dlb_report_sum { double bytes, dense_bytes, time_s, hidden_s; };
@@ -121,7 +118,7 @@ struct dlb_report {
 	struct { double bytes, time_s, hidden_s, in_place_bytes; } communication;
 	/* samples from rank 0, per step, of all nodes; bytes 0: each node reads its own */
 	struct { double bytes, wait_s; } feed;
-	struct dlb_report_sample *sample;
+	struct dlb_sample_time *sample;
 	int n_samples; /* of nodes that prepare samples */
 	/* dlb-run --scenario: for each way to balance, means over the simulated rounds. step_s: the step;
 	 * efficiency: the step with perfectly divisible ops, divided by the step; schedule_efficiency: the
@@ -159,11 +156,8 @@ int dlb_report_buddy_read(const struct dlb_ref *report, struct dlb_report *out, 
 json_t *dlb_report_write(const struct dlb_report *r);
 /* Makes r the document's report. */
 void dlb_report_set(struct dlb_doc *d, const struct dlb_report *r);
-/* report_samples.c: the list in the report and in the balance section; sample: memory in a. */
-json_t *dlb_samples_write(const struct dlb_report_sample *sample, int n);
-int dlb_samples_read(const struct dlb_ref *section, int n_nodes, struct dlb_arena *a,
-		     struct dlb_report_sample **sample, int *n, struct dlb_error *err);
-/* The node that waits longest for samples. *sample_s: seconds in which one is prepared for it; 0: not known. */
+/* Returns the node that waits longest for samples. *sample_s: seconds in which one is prepared for it; 0:
+ * unknown. */
 int dlb_report_starved(const struct dlb_report *r, double *sample_s);
 /* report_scenario.c: /report/scenario; report: the section. */
 void dlb_report_scenario_write(const struct dlb_report *r, json_t *report);

@@ -9,7 +9,7 @@
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
  *      "communication": {"bytes", "time_s", "hidden_s", "in_place_bytes"},   absent: one node
  *      "feed": {"bytes", "wait_s"},                                      if rank 0 reads for all
- *      "samples": [{"node", "tensor", "time_s"}],                        see report_samples.c; absent: none prepared
+ *      "samples": [{"node", "tensor", "time_s"}],                        see cost/samples.c; absent: none prepared
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small", "statistics", "weights"}},      with bytes ... hidden_s each; absent: one replica
  *      "delays": [{"weight", "node", "least", "most"}],                    updates behind; absent: synchronous
@@ -167,7 +167,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 		json_object_set_new(o, "feed", c);
 	}
 	if (r->n_samples)
-		json_object_set_new(o, "samples", dlb_samples_write(r->sample, r->n_samples));
+		json_object_set_new(o, "samples", dlb_sample_times_write(r->sample, r->n_samples));
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	dlb_set_str(o, "batch_statistics", r->batch_statistics);
@@ -465,7 +465,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 			return -1;
 	}
 	if (read_feed(r, out, err) ||
-	    dlb_samples_read(r, out->n_nodes, &out->arena, &out->sample, &out->n_samples, err) ||
+	    dlb_sample_times_read(r, out->n_nodes, &out->arena, &out->sample, &out->n_samples, err) ||
 	    read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) ||
 	    dlb_report_kfac_read(r, out, err) || dlb_report_evals_read(r, out, err) ||
 	    dlb_report_events_read(r, out, err) || dlb_report_scenario_read(r, out, err) ||
