@@ -106,8 +106,8 @@ json_t *dlb_sample_times_write(const struct dlb_sample_time *sample, int n);
 /* The list of a section; nodes are less than n_nodes. *sample: memory in a; *n 0: none. */
 int dlb_sample_times_read(const struct dlb_ref *section, int n_nodes, struct dlb_arena *a,
 			  struct dlb_sample_time **sample, int *n, struct dlb_error *err);
-/* Reads the seconds to prepare samples from the balance section or, if `reported` and the report has them, from
- * the report. *sample_s: c->sample_s, as dlb_cost_read does, or another array [kind][tensor] in c's arena;
+/* Reads the seconds to prepare samples from the balance section or, if `reported` and the report has them,
+ * from the report. *sample_s: c->sample_s, as dlb_cost_read does, or another array [kind][tensor] in c's arena;
  * NULL: becomes a new one if the document has any. Ignores tensors that the graph lacks and nodes that the
  * cluster lacks: the report may be of an earlier model. */
 int dlb_cost_read_samples(const struct dlb_doc *d, bool reported, struct dlb_cost *c, double ***sample_s,
