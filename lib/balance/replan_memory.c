@@ -328,7 +328,7 @@ struct dlb_memory_need *dlb_replan_need(const struct dlb_doc *doc, const struct 
 	struct dlb_memory_need *need = NULL;
 	struct dlb_program g;
 
-	if (p->objective != DLB_STEP || dlb_fit_is_large(plan) || dlb_fit_compile(p, plan, false, &g, NULL))
+	if (p->objective != DLB_STEP || dlb_fit_is_large(plan) || dlb_fit_compile_known(p, plan, &g, NULL))
 		return NULL;
 	struct dlb_process process = { .program = &g,
 				       .cost = p->cost,

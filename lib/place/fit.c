@@ -77,12 +77,13 @@ bool dlb_fit_is_large(const struct dlb_plan *plan)
 	return items > MANY_ITEMS || items * plan->n_nodes > MANY_IN_ALL;
 }
 
-static bool any_poor(const struct dlb_program *g)
+/* Whether an arena is so much above its bound that tighter packing may lower it. */
+static bool any_loose(const struct dlb_program *g)
 {
 	bool any = false;
 	for (int d = 0; d < g->n_nodes; d++) {
 		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
-		any |= dlb_memory_is_poor(np->arena_bytes, np->bound_bytes);
+		any |= !dlb_memory_is_good(np->arena_bytes, np->bound_bytes);
 	}
 	return any;
 }
@@ -106,31 +107,48 @@ static int compile(const struct dlb_problem *p, struct dlb_plan *plan, const dou
 	return rc;
 }
 
-/* The arenas of a draft are packed better only if it then may fit. The arenas of a plan that can fit are
- * packed with all effort; those of a plan that cannot with a part of it, since the plan only states the
- * shortage. */
+/* Arenas are packed only after a first program, which states their bounds. Those of a draft are packed only
+ * if it fits not otherwise, but then may. Those of a plan that can fit are packed with all effort; those of a
+ * plan that cannot with a part of it, since the plan only states the shortage. */
 int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		    struct dlb_program *program, struct dlb_error *err)
 {
 	double *room = NULL;
 	int rc;
 
+	plan->draft = true;
+	rc = compile(p, plan, NULL, program, err);
 	plan->draft = draft;
-	if (!draft) {
+	if (rc)
+		return rc;
+	const bool could = dlb_fit_in_memory(p, program, true);
+	if (draft ? !could || dlb_fit_in_memory(p, program, false) : !any_loose(program))
+		return 0;
+	if (draft) {
+		room = arena_room(p, program);
+	} else if (!could) {
 		room = dlb_xcalloc((size_t)plan->n_nodes, sizeof *room);
 		for (int d = 0; d < plan->n_nodes; d++)
 			room[d] = 1;
 	}
-	rc = compile(p, plan, room, program, err);
-	free(room);
-	if (rc || !dlb_fit_in_memory(p, program, true) ||
-	    (draft ? dlb_fit_in_memory(p, program, false) : !any_poor(program)))
-		return rc;
-	room = draft ? arena_room(p, program) : NULL;
 	dlb_program_release(program);
 	rc = compile(p, plan, room, program, err);
 	free(room);
 	return rc;
+}
+
+int dlb_fit_compile_known(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_program *program,
+			  struct dlb_error *err)
+{
+	plan->draft = true;
+	if (compile(p, plan, NULL, program, err))
+		return -1;
+	for (int d = 0; d < plan->n_nodes; d++) {
+		struct dlb_node_program *np = &dlb_program_of(program, d)->node[d];
+
+		np->arena_bytes = (size_t)plan->node[d].peak_bytes - np->scratch_bytes - np->state_bytes;
+	}
+	return 0;
 }
 
 double dlb_fit_order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)

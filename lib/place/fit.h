@@ -13,6 +13,10 @@ double dlb_fit_order_below(const struct dlb_problem *p, struct dlb_plan *plan, i
  * err. */
 int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		    struct dlb_program *program, struct dlb_error *err);
+/* Compiles a complete plan once more, for its sizes: arenas have the bytes that plan->node[].peak_bytes
+ * states, but tensors no offsets in them. -1 with err. */
+int dlb_fit_compile_known(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_program *program,
+			  struct dlb_error *err);
 /* Whether every node's memory holds its part. least: assumes arenas at their lower bound. */
 bool dlb_fit_in_memory(const struct dlb_problem *p, const struct dlb_program *g, bool least);
 /* Bytes that node d's memory has for the arena. */

@@ -394,7 +394,7 @@ static size_t good_height(size_t bound, size_t enough)
 
 static size_t poor_height(size_t bound) { return bound + (size_t)((double)bound * DLB_MEMORY_POOR); }
 
-bool dlb_memory_is_poor(size_t bytes, size_t bound) { return bytes > poor_height(bound); }
+bool dlb_memory_is_good(size_t bytes, size_t bound) { return bytes <= good_height(bound, 0); }
 
 static size_t ceiling_below(size_t best, size_t bound)
 {

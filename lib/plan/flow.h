@@ -86,6 +86,6 @@ void dlb_heap_release(struct dlb_heap *h);
  * smaller arena ends at this size in bytes (0: the smallest). Returns the arena's size in bytes; *bound: the
  * most bytes alive at once. */
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t enough, size_t *bound);
-/* Whether more effort is spent on reducing an arena of this size if no size is enough. */
-bool dlb_memory_is_poor(size_t bytes, size_t bound);
+/* Whether an arena of this size is not made smaller. */
+bool dlb_memory_is_good(size_t bytes, size_t bound);
 #endif
