@@ -572,17 +572,10 @@ PY
 # Chakra traces: chakra make FILE SEED writes one; chakra pair FILE SHAPES TYPES writes one of an op with these outputs and
 # one that reads them; chakra show FILE prints the messages of a trace, one per line.
 chakra() {
-	python3 - "$@" <<'PY'
+	PYTHONPATH=$root/tests/data python3 -B - "$@" <<'PY'
 import random, struct, sys
-def varint(v):
-    out = b""
-    while True:
-        out += bytes([v & 127 | (128 if v > 127 else 0)])
-        v >>= 7
-        if not v:
-            return out
-def number(f, v): return varint(f << 3) + varint(v) if v else b""
-def field(f, s): return varint(f << 3 | 2) + varint(len(s)) + s
+from onnx_file import num, sub as field, varint
+def number(f, v): return num(f, v) if v else b""
 def attr(name, f, v): return field(10, field(1, name) + varint(f << 3) + varint(v))
 def fields(s):
     i = 0
@@ -1041,16 +1034,9 @@ fit_together() {
 
 # bats test_tags=slow
 @test "chakra: what of a trace becomes what, and what an edit of the graph changes in it" {
-	python3 - "$tmp/t.et" <<-'END'
+	PYTHONPATH=$root/tests/data python3 -B - "$tmp/t.et" <<-'END'
 		import struct, sys
-		def varint(v):
-		    out = b""
-		    while v > 127:
-		        out += bytes([v & 127 | 128])
-		        v >>= 7
-		    return out + bytes([v])
-		number = lambda f, v: varint(f << 3) + varint(v)
-		field = lambda f, s: varint(f << 3 | 2) + varint(len(s)) + s
+		from onnx_file import num as number, sub as field, varint
 		attr = lambda name, f, v: field(10, field(1, name) + number(f, v))
 		out = [field(1, b"0.0.4"),
 		       # id 0, as proto3 writes it; a name that is no UTF-8; fields of fixed size, which are kept
@@ -1127,16 +1113,9 @@ fit_together() {
 
 @test "chakra: faults of a trace, and numbers that are too large or cut" {
 	mkdir "$tmp/traces"
-	python3 - "$tmp/traces" <<-'END' >"$tmp/faults"
+	PYTHONPATH=$root/tests/data python3 -B - "$tmp/traces" <<-'END' >"$tmp/faults"
 		import sys
-		def varint(v):
-		    out = b""
-		    while v > 127:
-		        out += bytes([v & 127 | 128])
-		        v >>= 7
-		    return out + bytes([v])
-		number = lambda f, v: varint(f << 3) + varint(v)
-		field = lambda f, s: varint(f << 3 | 2) + varint(len(s)) + s
+		from onnx_file import num as number, sub as field, varint
 		message = lambda m: varint(len(m)) + m
 		fixed = lambda f, type, s: varint(f << 3 | type) + s
 		one = number(1, 1) + field(2, b"a") + number(3, 4)

@@ -236,6 +236,21 @@ goes_on_as_either() {
 }
 
 # bats test_tags=slow
+@test "auto: where memory limits the placement, as fast as any rule given by hand, and faster than nothing" {
+	local m auto hand none
+	dlb-profile -q --analytic -b 16 "$models/resnet8.onnx" | dlb-costmodel -q -c "$BATS_TEST_DIRNAME/data/kept/pools.json" >"$tmp/scarce.json"
+	for m in 2 4; do
+		auto=$(dlb-place -q -m $m --optimizer adam --offload auto "$tmp/scarce.json" | jq .plan.value_s)
+		none=$(dlb-place -q -m $m --optimizer adam "$tmp/scarce.json" | jq .plan.value_s)
+		awk -v a="$auto" -v b="$none" 'BEGIN { exit !(a < .75 * b) }'
+		for rule in '*=pool' 'activations:*=pool' 'weights:*=pool'; do
+			hand=$(dlb-place -q -m $m --optimizer adam --offload "$rule" "$tmp/scarce.json" | jq .plan.value_s)
+			awk -v a="$auto" -v b="$hand" 'BEGIN { exit !(a <= b) }'
+		done
+	done
+}
+
+# bats test_tags=slow
 @test "auto beside --recompute auto: the faster of both, by the memory's bandwidth" {
 	profiled
 	cluster 1 0 >"$tmp/any.json"

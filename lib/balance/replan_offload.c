@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "balance/replan_offload.h"
+#include "place/drafts.h"
 #include "place/make.h"
 #include "place/place.h"
 #include "place/problem.h"
@@ -13,6 +14,8 @@
 
 /* most rules of single ops, since each is compared with the names of all ops */
 enum { MOST_RULES = 256 };
+#define AS_FAST 1e-3	/* a step longer by this fraction counts as equally fast */
+#define SEARCH_GAIN 1.25	/* factor by which a search may shorten the step of a draft */
 
 static bool is_word(const struct dlb_strlist *l, const char *word)
 {
@@ -271,16 +274,31 @@ static int least_rules(const struct dlb_problem *p, struct dlb_offload *all, con
 	return hi;
 }
 
-/* Offloads as little as the placement of *plan needs, with no op that runs again where *plan has none. q: its
- * problem; all: the level's rules one by one. */
+/* Whether the first rules of q->offload give the placement of *plan a step that is not slower. */
+static bool is_as_fast(const struct dlb_problem *q, const struct dlb_plan *plan)
+{
+	struct dlb_plan less;
+
+	if (dlb_plan_make(q, plan->placement, &less, NULL, NULL))
+		return false;
+	const bool as_fast = less.value_s <= plan->value_s * (1 + AS_FAST);
+	dlb_plan_release(&less);
+	return as_fast;
+}
+
+/* Offloads as little as the placement of *plan needs to be as fast, with no op that runs again where *plan
+ * has none. q: its problem; all: the level's rules one by one. */
 static void offload_less(struct dlb_problem *q, struct dlb_offload *all, struct dlb_plan *plan)
 {
 	const struct dlb_recompute asked = plan->recompute;
+	const int most = all->n;
 
 	if (!dlb_plan_runs_any_again(plan))
 		q->recompute = NULL;
 	q->offload = all;
 	all->n = least_rules(q, all, plan->placement);
+	while (all->n < most && !is_as_fast(q, plan))
+		all->n += (most - all->n + 1) / 2;
 	dlb_plan_remake(q, plan, NULL);
 	plan->recompute = asked;
 }
@@ -298,8 +316,10 @@ static int make_level(struct replan_input *in, const struct dlb_problem *p, enum
 	q.offload = &rules;
 	if (dlb_problem_init(&q, err))
 		return -1;
+	if (q.scarce)
+		*q.scarce |= dlb_draft_may_lack(&q);
 	rc = make(in, &q, plan, err);
-	if (!rc && level > NOTHING && plan->n_replicas < 2) {
+	if (!rc && level > NOTHING && plan->n_replicas < 2 && !dlb_problem_is_limited(p)) {
 		list_rules(in, p, level, memory, true, &one_by_one);
 		offload_less(&q, &one_by_one, plan);
 	}
@@ -321,17 +341,37 @@ static void take_faster(struct dlb_plan *plan, struct dlb_plan *one, int *rc)
 	*rc = 0;
 }
 
+/* Whether a plan of the level may be faster than *plan: a draft decides, which a search may improve. */
+static bool may_be_faster(struct replan_input *in, const struct dlb_problem *p, enum level level,
+			  const char *memory, dlb_replan_maker *make, const struct dlb_plan *plan)
+{
+	struct dlb_problem draft = *p;
+	struct dlb_plan one = { .n_ops = 0 };
+
+	draft.draft = true;
+	draft.below_s = plan->value_s * SEARCH_GAIN;
+	draft.first = plan->n_replicas < 2 ? plan->placement : NULL;
+	if (make_level(in, &draft, level, memory, make, &one, NULL))
+		return false;
+	const bool near = one.value_s < draft.below_s;
+	dlb_plan_release(&one);
+	return near;
+}
+
 /* The next level is tried while no plan fits, or only one in which ops run again, since offloading may be
- * faster. */
+ * faster. If memory is scarce, it may let ops go to nodes that they did not fit on. */
 int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, dlb_replan_maker *make,
 			  struct dlb_plan *plan, struct dlb_error *err)
 {
+	struct dlb_problem watched = *p;
+	bool scarce = false;
 	int rc = -1;
 
 	if (!p->offload || !p->offload->chosen)
 		return make(in, p, plan, err);
 	const char *memory = fastest(p->cluster);
 
+	watched.scarce = &scarce;
 	for (enum level level = NOTHING; level < N_LEVELS; level++) {
 		struct dlb_error ignored = { .what = "" };
 		struct dlb_plan one = { .n_ops = 0 };
@@ -339,9 +379,11 @@ int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, 
 		if (level > NOTHING &&
 		    (!memory || dlb_problem_is_limited(p) || (rc && dlb_error_status(err) != 1)))
 			break;
-		if (level == STATES && !p->n_state)
+		if ((level == STATES && !p->n_state) ||
+		    (!rc && !dlb_plan_runs_any_again(plan) &&
+		     !may_be_faster(in, p, level, memory, make, plan)))
 			continue;
-		if (make_level(in, p, level, memory, make, &one, &ignored)) {
+		if (make_level(in, &watched, level, memory, make, &one, &ignored)) {
 			/* if weights cannot be offloaded at all, as with K-FAC, the error of the last level
 			 * says more */
 			if (rc && (level < WEIGHTS || dlb_error_status(&ignored) == 1) && err)
@@ -351,8 +393,10 @@ int dlb_replan_offloading(struct replan_input *in, const struct dlb_problem *p, 
 		const bool runs_again = dlb_plan_runs_any_again(&one);
 
 		take_faster(plan, &one, &rc);
-		if (!runs_again)
+		if (!runs_again && !scarce)
 			break;
 	}
+	if (p->scarce)
+		*p->scarce |= scarce;
 	return rc;
 }
