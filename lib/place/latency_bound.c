@@ -12,90 +12,65 @@
  *                  least cost of runs at prices - sum over kinds of price(l) * memory of all nodes of l
  *          is a bound for any prices. Dynamic programming over the beginnings of runs: memory limits the window of
  *          possible beginnings, and a queue has the least of them at its head: O(ops of the path * kinds).
+ *   modules  between two ops that all paths pass, a node computes or receives (module_bound.c).
  *
  * The paths are the longest by work, and by work with memory or transfers added. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "place/port.h"
+#include "place/latency_bound.h"
 
 enum { MANY = 4000000 /* pairs of op and kind */, LOOKS = 20000000, ROUNDS = 60 };
 
-/* node: [kind] one of its nodes; of: [node] its kind; count: [kind] number of nodes; host: [kind] */
-struct kinds { int n, *node, *of, *count; bool *host; };
-
-static double work_at(const struct dlb_port *port, int v, int d)
-{
-	size_t D = (size_t)port->n_nodes, at = (size_t)d;
-	return isfinite(port->work_s[(size_t)port->class_of[v] * D + at]) ? port->op_s[(size_t)v * D + at] :
-									    INFINITY;
-}
-
-/* Seconds of v's output through the port of a node of kind k, in either direction. */
-static double pay(const struct dlb_port *port, const struct kinds *kinds, int v, int k)
-{
-	return kinds->host[k] ?
-		       0 :
-		       port->out_s[(size_t)v * (size_t)port->n_places + (size_t)port->place[kinds->node[k]]];
-}
-
-static double least_work(const struct dlb_port *port, const struct kinds *kinds, int v)
+static double least_work(const struct dlb_port *port, const struct dlb_latency_kinds *kinds, int v)
 {
 	double least = INFINITY;
 	for (int k = 0; k < kinds->n; k++)
-		least = fmin(least, work_at(port, v, kinds->node[k]));
+		least = fmin(least, dlb_latency_work_s(port, v, kinds->node[k]));
 	return isfinite(least) ? least : 0;
-}
-
-/* The two least costs of paths, including the send, of different kinds of last node, and the kind of the
- * least. A node that receives can use the second one if the first ended on itself. */
-struct two { double s[2]; int kind; };
-static void offer(struct two *two, double s, int kind)
-{
-	if (s < two->s[0]) {
-		two->s[1] = two->s[0];
-		two->s[0] = s;
-		two->kind = kind;
-	} else if (s < two->s[1]) {
-		two->s[1] = s;
-	}
-}
-
-/* The least cost of arriving at a node of kind k from another node. Between hosts it is free; hosts are
- * unlimited. */
-static double from_other(const struct two *two, const struct kinds *kinds, int k)
-{
-	return two->s[k == two->kind && kinds->count[k] == 1 && !kinds->host[k]];
 }
 
 /* ---- pairs ---- */
 
-static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds)
+double dlb_latency_arrive_s(const struct dlb_port *port, const struct dlb_latency_kinds *kinds,
+			    const double *head, const struct dlb_latency_two *sent, const bool *in, int v,
+			    int k)
+{
+	const double room = port->room_bytes[kinds->node[k]];
+	const int c = port->class_of[v];
+	double most = 0;
+
+	for (int i = port->pred_start[v]; i < port->pred_start[v + 1]; i++) {
+		const int u = port->pred[i], b = port->class_of[u];
+
+		if (in && !in[u])
+			continue;
+		const bool both = b == c || kinds->host[k] || port->bytes[b] + port->bytes[c] <= room;
+		const double stay = both ? head[(size_t)u * (size_t)kinds->n + (size_t)k] : INFINITY;
+		const double come = b == c ? INFINITY :
+					     dlb_latency_from_other(&sent[u], kinds, k) +
+						     dlb_latency_pay_s(port, kinds, u, k);
+		most = fmax(most, fmin(stay, come));
+	}
+	return most;
+}
+
+static double pairs_bound(const struct dlb_port *port, const struct dlb_latency_kinds *kinds)
 {
 	size_t K = (size_t)kinds->n;
 	double *head = dlb_xcalloc((size_t)port->n_ops * K + 1, sizeof *head), most = 0;
-	struct two *sent = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *sent);
+	struct dlb_latency_two *sent = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *sent);
 	for (int v = 0; v < port->n_ops; v++) {
 		double least = INFINITY, *mine = &head[(size_t)v * K];
-		int c = port->class_of[v];
-		sent[v] = (struct two){ { INFINITY, INFINITY }, -1 };
+		sent[v] = (struct dlb_latency_two){ { INFINITY, INFINITY }, -1 };
 		for (int k = 0; k < kinds->n; k++) {
-			double room = port->room_bytes[kinds->node[k]],
-			       work = work_at(port, v, kinds->node[k]);
-			for (int i = port->pred_start[v]; i < port->pred_start[v + 1] && isfinite(work);
-			     i++) {
-				int u = port->pred[i], b = port->class_of[u];
-				bool both = b == c || kinds->host[k] ||
-					    port->bytes[b] + port->bytes[c] <= room;
-				double stay = both ? head[(size_t)u * K + (size_t)k] : INFINITY;
-				double come = b == c ?
-						      INFINITY :
-						      from_other(&sent[u], kinds, k) + pay(port, kinds, u, k);
-				mine[k] = fmax(mine[k], fmin(stay, come));
-			}
-			mine[k] += work;
+			const double work = dlb_latency_work_s(port, v, kinds->node[k]);
+
+			mine[k] = isfinite(work) ?
+					  work + dlb_latency_arrive_s(port, kinds, head, sent, NULL, v, k) :
+					  INFINITY;
 			least = fmin(least, mine[k]);
-			offer(&sent[v], mine[k] + pay(port, kinds, v, k), k);
+			dlb_latency_offer(&sent[v], mine[k] + dlb_latency_pay_s(port, kinds, v, k), k);
 		}
 		most = isfinite(least) ? fmax(most, least) : most;
 	}
@@ -107,7 +82,8 @@ static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds
 /* ---- runs ---- */
 
 struct runs {
-	const struct dlb_port *port; const struct kinds *kinds;
+	const struct dlb_port *port;
+	const struct dlb_latency_kinds *kinds;
 	int n, *path;
 	/* [position] bytes of the op's class at the first position of the class on the path, else 0 */
 	double *bytes;
@@ -126,10 +102,10 @@ struct runs {
 	int *queue, *top, *tail;		/* [kind][position]: beginnings by rising cost; [kind] */
 	/* [kind][position]: least cost before a run that begins here */
 	double *enter;
-	struct two *sent;			/* [position + 1] */
+	struct dlb_latency_two *sent; /* [position + 1] */
 };
 
-static void runs_init(struct runs *r, const struct dlb_port *port, const struct kinds *kinds)
+static void runs_init(struct runs *r, const struct dlb_port *port, const struct dlb_latency_kinds *kinds)
 {
 	size_t n = (size_t)port->n_ops + 1, K = (size_t)kinds->n;
 	*r = (struct runs){ .port = port, .kinds = kinds };
@@ -180,7 +156,7 @@ static void grow_window(struct runs *r, int k, int i)
 static double least_runs(struct runs *r)
 {
 	const struct dlb_port *port = r->port;
-	const struct kinds *kinds = r->kinds;
+	const struct dlb_latency_kinds *kinds = r->kinds;
 	size_t n = (size_t)r->n + 1;
 	memset(r->first, 0, (size_t)kinds->n * sizeof *r->first);
 	memset(r->held, 0, (size_t)kinds->n * sizeof *r->held);
@@ -190,16 +166,17 @@ static double least_runs(struct runs *r)
 	for (int i = 0; i < r->n; i++) {
 		int v = r->path[i], u = i ? r->path[i - 1] : -1;
 		bool bound = i && port->class_of[u] == port->class_of[v];
-		r->sent[i + 1] = (struct two){ { INFINITY, INFINITY }, -1 };
+		r->sent[i + 1] = (struct dlb_latency_two){ { INFINITY, INFINITY }, -1 };
 		for (int k = 0; k < kinds->n; k++) {
 			size_t row = (size_t)k * n, at = row + (size_t)i;
-			double work = work_at(port, v, kinds->node[k]), *sum = &r->sum[row],
+			double work = dlb_latency_work_s(port, v, kinds->node[k]), *sum = &r->sum[row],
 			       *enter = &r->enter[row];
 			int *queue = &r->queue[row];
 			grow_window(r, k, i);
 			enter[i] = !i    ? 0 :
 				   bound ? INFINITY :
-					   from_other(&r->sent[i], kinds, k) + pay(port, kinds, u, k);
+					   dlb_latency_from_other(&r->sent[i], kinds, k) +
+						   dlb_latency_pay_s(port, kinds, u, k);
 			if (isinf(work)) {		/* no kernel here: every run ends */
 				r->top[k] = r->tail[k] = 0;
 				sum[i + 1] = sum[i];
@@ -218,7 +195,8 @@ static double least_runs(struct runs *r)
 			r->begin[at + 1] = some ? queue[r->top[k]] : -1;
 			r->end[at + 1] = some ? enter[queue[r->top[k]]] - sum[queue[r->top[k]]] + sum[i + 1] :
 						INFINITY;
-			offer(&r->sent[i + 1], r->end[at + 1] + pay(port, kinds, v, k), k);
+			dlb_latency_offer(&r->sent[i + 1],
+					  r->end[at + 1] + dlb_latency_pay_s(port, kinds, v, k), k);
 		}
 	}
 	double least = INFINITY;
@@ -238,7 +216,7 @@ static void find_used(struct runs *r)
 		int from = r->begin[k * n + (size_t)i];
 		for (int j = from; j < i; j++)
 			r->used[k] += r->bytes[j];
-		const struct two *two = &r->sent[from];
+		const struct dlb_latency_two *two = &r->sent[from];
 		i = from;
 		if (!i)
 			break;
@@ -248,11 +226,12 @@ static void find_used(struct runs *r)
 		}
 		size_t other = k;			/* the second least */
 		for (size_t l = 0; l < (size_t)r->kinds->n; l++)
-			if (l != k &&
-			    (other == k ||
-			     r->end[l * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)l) <
-				     r->end[other * n + (size_t)i] +
-					     pay(r->port, r->kinds, r->path[i - 1], (int)other)))
+			if (l != k && (other == k ||
+				       r->end[l * n + (size_t)i] + dlb_latency_pay_s(r->port, r->kinds,
+										     r->path[i - 1], (int)l) <
+					       r->end[other * n + (size_t)i] +
+						       dlb_latency_pay_s(r->port, r->kinds, r->path[i - 1],
+									 (int)other)))
 				other = l;
 		k = other;
 	}
@@ -303,7 +282,7 @@ static void find_path(struct runs *r, const double *work, double per_byte, doubl
 			int u = port->pred[i];
 			double send = 0;
 			for (int k = 0; k < r->kinds->n; k++)
-				send = fmax(send, pay(port, r->kinds, u, k));
+				send = fmax(send, dlb_latency_pay_s(port, r->kinds, u, k));
 			if (from[v] < 0 || end[u] + per_send * send > end[v]) {
 				end[v] = end[u] + per_send * send;
 				from[v] = u;
@@ -324,7 +303,7 @@ static void find_path(struct runs *r, const double *work, double per_byte, doubl
 	free(from);
 }
 
-static double paths_bound(const struct dlb_port *port, const struct kinds *kinds, double best)
+static double paths_bound(const struct dlb_port *port, const struct dlb_latency_kinds *kinds, double best)
 {
 	static const struct { double bytes, send; } rates[] = { { 0, 0 }, { 0, 0.05 }, { 1, 0 }, { 1, 1 } };
 	struct runs r;
@@ -344,7 +323,7 @@ static double paths_bound(const struct dlb_port *port, const struct kinds *kinds
 }
 
 /* The longest chain if every op is on its fastest node. */
-static double chain_bound(const struct dlb_port *port, const struct kinds *kinds)
+static double chain_bound(const struct dlb_port *port, const struct dlb_latency_kinds *kinds)
 {
 	double *end = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *end), most = 0;
 	for (int v = 0; v < port->n_ops; v++) {
@@ -360,10 +339,10 @@ static double chain_bound(const struct dlb_port *port, const struct kinds *kinds
 double dlb_latency_bound_s(const struct dlb_port *port)
 {
 	size_t D = (size_t)port->n_nodes + 1;
-	struct kinds kinds = { .node = dlb_xcalloc(D, sizeof(int)),
-			       .of = dlb_xcalloc(D, sizeof(int)),
-			       .count = dlb_xcalloc(D, sizeof(int)),
-			       .host = dlb_xcalloc(D, sizeof(bool)) };
+	struct dlb_latency_kinds kinds = { .node = dlb_xcalloc(D, sizeof(int)),
+					   .of = dlb_xcalloc(D, sizeof(int)),
+					   .count = dlb_xcalloc(D, sizeof(int)),
+					   .host = dlb_xcalloc(D, sizeof(bool)) };
 	kinds.n = dlb_port_kinds(port, kinds.of, kinds.node);
 	for (int d = 0; d < port->n_nodes; d++) {
 		kinds.count[kinds.of[d]]++;
@@ -373,6 +352,7 @@ double dlb_latency_bound_s(const struct dlb_port *port)
 	if (port->n_ops && (double)port->n_ops * kinds.n <= MANY) {
 		best = fmax(best, pairs_bound(port, &kinds));
 		best = fmax(best, paths_bound(port, &kinds, best));
+		best = fmax(best, dlb_latency_modules_bound_s(port, &kinds));
 	}
 	free(kinds.node);
 	free(kinds.of);

@@ -31,7 +31,8 @@ struct made {
 	struct dlb_problem p;
 };
 
-static int n_joined, n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains, n_moves;
+static int n_joined, n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains, n_modules,
+	n_tight_modules, n_moves;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
@@ -370,8 +371,20 @@ static void test_larger(uint64_t seed)
 	release(&m);
 }
 
+/* Sets the edges of two modules: branches of one or two ops that leave an op and join again. */
+static void set_modules(struct net *t, bool nested)
+{
+	static const struct dlb_edge two[] = { { 0, 1 }, { 0, 2 }, { 1, 3 }, { 2, 3 },
+					       { 3, 4 }, { 3, 5 }, { 4, 6 }, { 5, 6 } },
+				     in_one[] = { { 0, 1 }, { 1, 2 }, { 1, 3 }, { 2, 4 },
+						  { 3, 4 }, { 0, 5 }, { 4, 6 }, { 5, 6 } };
+
+	t->n.n_edges = DLB_LEN(two);
+	memcpy(t->e, nested ? in_one : two, sizeof two);
+}
+
 /* Bounds against all placements, also with unequal nodes and memories; chains of ops with little memory test
- * that the bound of latency counts transfers that memory forces. */
+ * that the bound of latency counts transfers that memory forces, modules that it counts a node's load. */
 static void test_bounds(uint64_t seed)
 {
 	struct dlb_rng r;
@@ -379,12 +392,14 @@ static void test_bounds(uint64_t seed)
 	struct made m;
 	struct dlb_port port;
 	struct dlb_calls calls;
-	bool latency = seed % 4 < 2, chain = seed % 2;
+	bool latency = seed % 4 < 2, chain = seed % 2, modules = latency && !chain && seed % 3;
 	double kappa[8], best = INFINITY;
 	int at[64] = { 0 };
 	dlb_rng_init(&r, seed);
-	draw(&t, &r, 3 + (int)dlb_rng_below(&r, seed % 16 ? 3 : 4), !latency && seed % 3 == 0);
+	draw(&t, &r, modules ? 7 : 3 + (int)dlb_rng_below(&r, seed % 16 ? 3 : 4), !latency && seed % 3 == 0);
 	t.n.n_accelerators = 2 + (t.n.n_vertices < 5);
+	if (modules)
+		set_modules(&t, seed % 8);
 	for (int i = 1; chain && i < t.n.n_vertices; i++)
 		t.e[t.n.n_edges++] = (struct dlb_edge){ i - 1, i };
 	make(&m, &t, latency ? DLB_LATENCY : DLB_THROUGHPUT, seed);
@@ -413,6 +428,8 @@ static void test_bounds(uint64_t seed)
 	}
 	n_chains += latency && chain && isfinite(best);
 	n_tight_chains += latency && chain && isfinite(best) && bound > best * (1 - 1e-8);
+	n_modules += modules && isfinite(best);
+	n_tight_modules += modules && isfinite(best) && bound > best * (1 - 1e-8);
 	dlb_calls_release(&calls);
 	dlb_port_release(&port);
 	release(&m);
@@ -584,9 +601,10 @@ int main(void)
 	assert(IS(n_moves, >, 500));
 	assert(IS(n_joined, >, check_cases(100) / 4));
 	assert(IS(n_tight_chains, >, n_chains / 3));
-	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d "
-	       "chains' latencies certified to "
-	       "be the least\n",
-	       n_solved, n_refused, n_contiguous, n_tight, n_loads, n_tight_chains, n_chains);
+	assert(IS(n_tight_modules, >, 0));
+	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads, %d of %d chains' "
+	       "latencies and %d of %d modules' certified to be the least\n",
+	       n_solved, n_refused, n_contiguous, n_tight, n_loads, n_tight_chains, n_chains, n_tight_modules,
+	       n_modules);
 	return 0;
 }
