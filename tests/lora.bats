@@ -149,3 +149,18 @@ header() { # FILE.safetensors: names and shapes
 	[[ "$stderr" = *"1 product by a part of a weight"*"gets no adapter"* ]]
 	[ "$(jq -c '[.graph.adapters[].of]' <<<"$output")" = '["a.weight"]' ]
 }
+
+@test "--test-data measures adapters, and weights beside frozen ones, as the saved model" {
+	local how score merge
+	for how in '--lora 4' "--freeze 1.*"; do
+		[[ $how == --lora* ]] && merge=(--merge) || merge=()
+		# shellcheck disable=SC2086	# words
+		dlb-profile -q --analytic --batch 16 $how "$model" | dlb-costmodel -q -c cpu:2 | dlb-place -q -m 2 -a even >"$tmp/doc.json"
+		dlb-run -q --steps 20 "${digits[@]}" --test-data digits:test --eval-every 10 --optimizer adam --lr 0.01 \
+			--save "$tmp/trained.onnx" "${merge[@]}" "$tmp/doc.json" >"$tmp/out.json"
+		score=$(jq '.report | if .evaluations | length == 2 then .test_loss else empty end' "$tmp/out.json")
+		dlb-profile -q --analytic --batch 16 "$tmp/trained.onnx" | dlb-costmodel -q -c cpu:1 | dlb-place -q |
+			dlb-run -q --steps 1 --lr 0 "${digits[@]}" --test-data digits:test >"$tmp/saved.json"
+		jq -e --argjson score "$score" '.report.test_loss / $score - 1 | fabs < 1e-6' "$tmp/saved.json"
+	done
+}

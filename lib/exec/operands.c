@@ -27,10 +27,12 @@ void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *
 	struct dlb_state *s = e->runtime->state;
 	int at;
 
+	const int own = e->tensor_of ? e->tensor_of[t] : t;
+
 	if (x->kind == DLB_T_CONSTANT)
-		return dlb_state_constant(s, e->graph, t, e->view.program->size[m < 0 ? 0 : m], err);
+		return dlb_state_constant(s, own, e->view.program->size[m < 0 ? 0 : m], err);
 	if (lives_here(e, t))
-		return s->value[e->tensor_of ? e->tensor_of[t] : t];
+		return s->value[own];
 	at = dlb_step_op_place_of(e, t, m);
 	if (at >= 0)
 		return e->runtime->arena + e->np->place[at].offset;

@@ -359,23 +359,19 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 	return s->be->ops->sync(s->be, err);
 }
 
-void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n,
-			 struct dlb_error *err)
+void *dlb_state_constant(struct dlb_state *s, int tensor, int64_t n, struct dlb_error *err)
 {
-	const struct dlb_tensor *x = &g->tensor[tensor];
+	const struct dlb_tensor *x = &s->graph->tensor[tensor];
 	struct dlb_state_constant *c;
 	struct dlb_desc d;
 	const void *value;
 	void *p, *spelt = NULL;
 
-	/* Only constants of the state's own graph are found again: those of another graph, for evaluation,
-	 * have other ids. */
 	if (!dlb_tensor_follows_batch(x))
 		n = 1;
-	if (g == s->graph)
-		for (int i = 0; i < s->n_constants; i++)
-			if (s->constant[i].tensor == tensor && s->constant[i].n == n)
-				return s->constant[i].p;
+	for (int i = 0; i < s->n_constants; i++)
+		if (s->constant[i].tensor == tensor && s->constant[i].n == n)
+			return s->constant[i].p;
 	d = dlb_tensor_desc(x, n);
 	value = dlb_tensor_value(x, n, &s->arena);
 	if (!value && x->is_fill) {	/* too large for dlb_tensor_value to expand, but a kernel reads it */
@@ -399,7 +395,7 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 		return NULL;
 	DLB_GROW(s->constant, s->n_constants, s->cap_constants);
 	c = &s->constant[s->n_constants++];
-	c->tensor = g == s->graph ? tensor : -1;
+	c->tensor = tensor;
 	c->n = n;
 	c->p = p;
 	return p;
