@@ -24,6 +24,9 @@ kept() { # GROUP
 @test "kept: split ops" { kept split; }
 # bats test_tags=slow
 @test "kept: balancing of simulated rounds" { kept balance; }
+@test "kept: plans made from plans" { kept moves; }
+# bats test_tags=slow
+@test "kept: many ops" { kept many; }
 @test "kept: files for other tools" { kept convert; }
 @test "kept: graphs of exported models and of single ops" { kept exported; }
 @test "kept: networks of published benchmarks" { kept networks; }

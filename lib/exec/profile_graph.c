@@ -129,6 +129,7 @@ static int set_training_mode(const struct dlb_profile_options *o, struct dlb_gra
 	if (o->batchnorm && !norms)
 		dlb_graph_note(g, "--batchnorm has no effect: the model has no BatchNormalization");
 	dlb_graph_set_batchnorm(g, !o->batchnorm || !strcmp(o->batchnorm, "train"));
+	dlb_graph_own_statistics(g);
 	for (int i = 0; i < o->dropout.n; i++)
 		if (dlb_graph_add_dropout(g, o->dropout.item[i], err))
 			return -1;

@@ -337,6 +337,12 @@ int dlb_weights_check_path(const char *path, bool merge, const struct dlb_graph 
 	if (is_onnx(path) && g->n_adapters && !merge)
 		return dlb_refuse(err, NULL, "give --merge, which adds them to the model's weights",
 				  "cannot save '%s': an ONNX model has no adapters", path);
+	for (int t = 0; t < g->n_tensors && is_onnx(path); t++)
+		if (g->tensor[t].kind == DLB_T_BUFFER && !g->tensor[t].in_model && !g->tensor[t].in_state)
+			return dlb_refuse(
+				err, NULL, "save as .safetensors",
+				"cannot save '%s': the model has no tensor for '%s', which dlb-profile added",
+				path, g->tensor[t].name);
 	return dlb_output_check(path, err);
 }
 

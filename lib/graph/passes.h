@@ -68,6 +68,10 @@ int dlb_graph_add_adapters(struct dlb_graph *g, const struct dlb_adapter_choice 
  * and update the running ones (train), or normalize by the running ones without updating them. Adds a note;
  * returns how many changed. After folding. */
 int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train);
+/* The same file: gives each BatchNormalization that trains running statistics of its own, where the model has
+ * one tensor for them and for operands of another meaning; adds a note. Those that share all of them, as a
+ * module that is called twice does, share a node, since each updates them in turn. */
+void dlb_graph_own_statistics(struct dlb_graph *g);
 /* "PATTERN=P": inserts Dropout with rate P after vertices whose name, or first output's name, matches the
  * shell pattern; a Dropout of the model gets the rate. Ids change. -1 if the text is malformed or nothing
  * matches. After folding. */

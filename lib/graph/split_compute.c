@@ -97,10 +97,27 @@ static int samples(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return x->n_dims > 0 && x->dim[0].mul == 1 ? leading(g, o, 1, l) : 0;
 }
 
+/* Whether another forward op updates running statistics of o too, which then must stay whole. */
+static bool shares_statistics(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	for (int i = 1; i < o->n_in; i++)
+		for (int r = o->in[i] < 0 ? 0 : g->reader_start[o->in[i]];
+		     o->in[i] >= 0 && r < g->reader_start[o->in[i] + 1]; r++) {
+			const struct dlb_op *other = &g->op[g->reader[r]];
+
+			if (g->tensor[o->in[i]].kind == DLB_T_BUFFER && other != o &&
+			    other->phase == DLB_FORWARD)
+				return true;
+		}
+	return false;
+}
+
 /* Loops over channels only, since statistics are computed per channel over all samples; over samples too if
  * the statistics are given. */
 static int batch_norm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
+	if (shares_statistics(g, o))
+		return 0;
 	dlb_loop_clear(&l[0], "channel");
 	l[0].in[0] = l[0].out[0] = 1;
 	for (int i = 1; i < o->n_in; i++)

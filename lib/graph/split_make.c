@@ -145,8 +145,9 @@ static int whole_of(struct maker *m, int t)
 	int *in = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *in);
 
 	p->is_whole = true;
-	/* the weight's name in the model stands for its parts, so the joined tensor gets another name */
-	if (g->tensor[t].kind == DLB_T_WEIGHT) {
+	/* the name of a weight or buffer in the model stands for its parts, so the joined tensor gets another
+	 * name */
+	if (was.kind == DLB_T_WEIGHT || was.kind == DLB_T_BUFFER) {
 		g->tensor[t].kind = DLB_T_ACTIVATION;
 		dlb_graph_rename_tensor(g, t,
 					dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole",

@@ -6,11 +6,13 @@
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "graph/rewrite.h"
+#include "graph/role.h"
 #include "util/patterns.h"
 
 /* the last opset in which Dropout has an attribute `ratio` and is active if the graph trains */
 enum { OPSET_ATTRIBUTES = 11 };
 enum { OPSET_TRAINING_MODE = 14 };	/* of BatchNormalization */
+enum { MEAN = 3, VAR }; /* operands of BatchNormalization: the running statistics */
 
 static bool is_type(const struct dlb_op *o, const char *type)
 {
@@ -66,6 +68,72 @@ int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train)
 		dlb_graph_note(g, "%d BatchNormalization %s the running statistics, which stay as they are",
 			       n, n == 1 ? "uses" : "use");
 	return n;
+}
+
+/* Whether a vertex reads tensor t as another operand than number k: an exporter that merges initializers of
+ * equal values makes one tensor of a new model's running variances and scales. */
+static bool is_merged(const struct dlb_graph *g, int t, int k)
+{
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+		const struct dlb_op *o = &g->op[g->reader[r]];
+
+		for (int i = 0; i < o->n_in; i++)
+			if (o->in[i] == t && (i != k || !is_type(o, "BatchNormalization")))
+				return true;
+	}
+	return false;
+}
+
+/* Adds a tensor with the start value of statistic t, operand k of o; returns its id. */
+static int add_statistic(struct dlb_graph *g, const struct dlb_op *o, int t, int k)
+{
+	const char *name = dlb_arena_printf(&g->arena, "%s.running_%s", o->name, k == MEAN ? "mean" : "var");
+	const int own = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_CONSTANT);
+	const struct dlb_tensor *was = &g->tensor[t];
+	struct dlb_tensor *x = &g->tensor[own];
+
+	x->dtype = was->dtype;
+	x->n_dims = was->n_dims;
+	memcpy(x->dim, was->dim, sizeof x->dim);
+	x->is_fill = true;
+	x->fill = was->is_fill ? was->fill : dlb_value_real(was->data, was->dtype, 0);
+	return own;
+}
+
+void dlb_graph_own_statistics(struct dlb_graph *g)
+{
+	const int n_tensors = g->n_tensors;
+	int *first = dlb_xcalloc((size_t)n_tensors + 1, sizeof *first), n = 0;
+
+	dlb_graph_index(g);
+	for (int i = 0; i < g->n_ops && g->training; i++) {
+		for (int k = MEAN; k <= VAR; k++) {
+			struct dlb_op *o = &g->op[i];
+			const int t = is_type(o, "BatchNormalization") && norm_trains(o) && k < o->n_in ?
+					      o->in[k] :
+					      -1;
+
+			if (t < 0 || t >= n_tensors)
+				continue;
+			if (is_merged(g, t, k) && dlb_values_uniform(&g->tensor[t])) {
+				const int own = add_statistic(g, o, t, k);
+
+				g->op[i].in[k] = own;
+				n++;
+			} else if (first[t] && o->colocate < 0) {
+				o->colocate = first[t] - 1;
+			} else if (!first[t]) {
+				first[t] = i + 1;
+			}
+		}
+	}
+	free(first);
+	if (n)
+		dlb_graph_note(g,
+			       "%d running statistic%s of a value that other tensors have too, and the "
+			       "exporter merged "
+			       "them: each BatchNormalization gets its own",
+			       n, n == 1 ? " is" : "s are");
 }
 
 /* -- Dropout -- */
