@@ -28,6 +28,7 @@ kept() { # GROUP
 # bats test_tags=slow
 @test "kept: many ops" { kept many; }
 @test "kept: files for other tools" { kept convert; }
+# bats test_tags=slow
 @test "kept: graphs of exported models and of single ops" { kept exported; }
 @test "kept: networks of published benchmarks" { kept networks; }
 @test "every group of kept cases has its test" {
