@@ -44,6 +44,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
+#include "plan/again.h"
 #include "plan/schedule.h"
 
 enum {
@@ -142,6 +143,9 @@ struct sched {
 	struct dlb_heap event;			/* id: item << 1 | 0 it arrives, 1 it ends */
 	int *touched, n_touched;
 	int *undone, alone;			/* [m] items to run; the lowest micro-batch with such items */
+	/* [op] of ops that update the same running statistics: the next one; of the last one: the first one,
+	 * whose next micro-batch follows; else -1 */
+	int *next_writer, *first_writer;
 	double now, end;
 	bool updates_first;
 	double *left_s; /* [node] seconds of its items that have not begun; NULL: no makespan is too long */
@@ -417,6 +421,10 @@ static void finish(struct sched *s, int item, double t)
 		leave(s, m);
 	if (m + 1 < dlb_flow_items(f, op))
 		met(s, item + 1, t);
+	if (s->next_writer[op] >= 0)
+		met(s, s->next_writer[op] * f->M + m, t);
+	if (s->first_writer[op] >= 0 && m + 1 < f->M)
+		met(s, s->first_writer[op] * f->M + m + 1, t);
 	for (int k = f->succ_start[op]; k < f->succ_start[op + 1]; k++) {
 		int to = f->succ[k];
 		double at = t + f->pred_s[2 * f->succ_edge[k] + dlb_flow_class(f, m)];
@@ -566,6 +574,60 @@ static void find_left(struct sched *s)
 			s->left_s[s->p->placement[i]] += seconds(s, i, m);
 }
 
+/* Whether forward op `op` updates buffer t. */
+static bool writes(const struct dlb_graph *g, int op, int t)
+{
+	for (int i = 0; g->op[op].phase == DLB_FORWARD && i < g->op[op].n_in; i++)
+		if (g->op[op].in[i] == t && dlb_op_updates_input(g, op, i))
+			return true;
+	return false;
+}
+
+/* Ops that update the same running statistics, as of a module that is called twice, do so in the order of their
+ * numbers, micro-batch by micro-batch, under every plan: then the statistics are the same too. */
+static void find_writers(struct sched *s)
+{
+	const struct dlb_graph *g = s->f.g;
+
+	s->next_writer = dlb_xmalloc(((size_t)g->n_ops + 1) * sizeof(int));
+	s->first_writer = dlb_xmalloc(((size_t)g->n_ops + 1) * sizeof(int));
+	memset(s->next_writer, -1, ((size_t)g->n_ops + 1) * sizeof(int));
+	memset(s->first_writer, -1, ((size_t)g->n_ops + 1) * sizeof(int));
+	for (int t = 0; t < g->n_tensors; t++) {
+		int first = -1, last = -1;
+
+		if (g->tensor[t].kind != DLB_T_BUFFER || g->reader_start[t + 1] - g->reader_start[t] < 2)
+			continue;
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+			const int op = g->reader[r];
+
+			if (!writes(g, op, t) || (last >= 0 && s->p->placement[op] != s->p->placement[last]))
+				continue;
+			if (last >= 0)
+				s->next_writer[last] = op;
+			first = first < 0 ? op : first;
+			last = op;
+		}
+		if (first != last)
+			s->first_writer[last] = first;
+	}
+}
+
+/* Sets the number of items that each item waits for beside its operands: of other micro-batches and writers. */
+static void count_turns(struct sched *s)
+{
+	const int M = s->f.M;
+
+	for (int i = 0; i < s->f.g->n_ops; i++)
+		for (int m = 0; m < dlb_flow_items(&s->f, i); m++) {
+			s->unmet[i * M + m] += m > 0;
+			if (s->next_writer[i] >= 0)
+				s->unmet[s->next_writer[i] * M + m]++;
+			if (s->first_writer[i] >= 0 && m + 1 < M)
+				s->unmet[s->first_writer[i] * M + m + 1]++;
+		}
+}
+
 /* ---- the scheduler ---- */
 
 static void sched_init(struct sched *s, const struct dlb_cost *c)
@@ -581,6 +643,7 @@ static void sched_init(struct sched *s, const struct dlb_cost *c)
 	s->ready = dlb_xcalloc(n_ops * M + 1, sizeof(double));
 	s->undone = dlb_xcalloc(M, sizeof(int));
 	find_awaited(s);
+	find_writers(s);
 	find_chunks(s);
 	s->entered = dlb_xcalloc((size_t)s->n_chunks * M + 1, sizeof(bool));
 	s->left = dlb_xcalloc((size_t)s->n_chunks * M + 1, sizeof(int));
@@ -613,6 +676,8 @@ static void sched_release(struct sched *s)
 	free(s->left);
 	free(s->touched);
 	free(s->left_s);
+	free(s->next_writer);
+	free(s->first_writer);
 	free(s->awaited);
 	free(s->unmet);
 	free(s->ready);
@@ -647,9 +712,10 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 	if (p->order_below_s > 0)
 		find_left(&s);
 	bool late = s.left_s && any_late(&s);
+	count_turns(&s);
 	for (int i = 0; i < s.f.g->n_ops && !late; i++) {
 		for (int m = 0; m < dlb_flow_items(&s.f, i); m++) {
-			s.unmet[i * s.f.M + m] = s.f.pred_start[i + 1] - s.f.pred_start[i] + (m > 0);
+			s.unmet[i * s.f.M + m] += s.f.pred_start[i + 1] - s.f.pred_start[i];
 			if (!s.unmet[i * s.f.M + m])
 				dlb_heap_push(&s.event, 0, (i * s.f.M + m) << 1);
 		}
