@@ -93,6 +93,21 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	jq -e '.report.accuracy > 0.8' "$tmp/out.json"
 }
 
+@test "--test-data with a loss of no classification: the mean over the samples, and no accuracy" {
+	for loss in mse l1; do
+		for nodes in 1 2; do
+			dlb-profile -q --analytic --batch 36 --loss $loss "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:$nodes | dlb-place -q -m 2 -a even |
+				dlb-run -q --epochs 1 --lr 0 --data digits:test --transform scale=1/16 --test-data digits:test --eval-every 5 \
+					--step-log "$BATS_TEST_TMPDIR/log" >"$BATS_TEST_TMPDIR/$nodes.json"
+		done
+		jq -e '.report | (.losses | length == 10) and (.test_loss / (.losses | add / 10) - 1 | fabs < 1e-5) and
+			(.evaluations | length == 2) and ([.accuracy, .evaluations[].accuracy] | all(. == null))' "$BATS_TEST_TMPDIR/1.json"
+		[ "$(jq -c '[.report.losses, .report.test_loss]' "$BATS_TEST_TMPDIR/1.json")" = "$(jq -c '[.report.losses, .report.test_loss]' "$BATS_TEST_TMPDIR/2.json")" ]
+		tail -n 1 "$BATS_TEST_TMPDIR/log" | jq -e 'has("test_loss") and (has("accuracy") | not)'
+		dlb-view "$BATS_TEST_TMPDIR/2.json" | grep -q '^  test loss '
+	done
+}
+
 @test "accuracy of scores for each pixel: the greatest of a pixel's scores counts, ignored pixels do not" {
 	cd "$tmp"
 	# scores (N, 3, 2, 4) are the pixels of x; of 40 labels every fourth is wrong, and one wrong and one right label are ignored

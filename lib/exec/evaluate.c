@@ -1,4 +1,4 @@
-/* Measures loss and accuracy on the test data during training (--eval-every) and at the end, and saves the
+/* Measures loss and, of a classification, accuracy on the test data during training (--eval-every) and at the end, and saves the
  * weights with the lowest test loss (--save-best).
  *
  * A measurement runs between two steps, when no message is in flight. It reads weights and running statistics
@@ -77,7 +77,7 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 {
 	struct dlb_report_eval e = { .step = r->at.step };
 	const double start_s = dlb_clock_s();
-	char took[32];
+	char took[32], accuracy[48] = "";
 	bool best;
 
 	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step &&
@@ -96,7 +96,9 @@ int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *er
 	if (best && save_best(r, &e, err))
 		return -1;
 	dlb_watch_measured(r->watch, e.test_loss, e.accuracy, e.time_s);
-	dlb_watch_event(r->watch, "test loss %.4g, accuracy %.4g, took %s%s%s%s", e.test_loss, e.accuracy,
+	if (isfinite(e.accuracy))
+		snprintf(accuracy, sizeof accuracy, ", accuracy %.4g", e.accuracy);
+	dlb_watch_event(r->watch, "test loss %.4g%s, took %s%s%s%s", e.test_loss, accuracy,
 			dlb_status_seconds(e.time_s, took), best ? ", the best so far: saved '" : "",
 			best ? r->o->save_best : "", best ? "'" : "");
 	return 0;

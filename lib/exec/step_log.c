@@ -194,7 +194,8 @@ static void put_row(struct dlb_step_log *l, const struct dlb_step_row *r)
 	put(l, "]");
 	if (!isnan(r->eval_s)) {
 		put_exact(l, ",\"test_loss\":", r->test_loss);
-		put_exact(l, ",\"accuracy\":", r->accuracy);
+		if (!isnan(r->accuracy))
+			put_exact(l, ",\"accuracy\":", r->accuracy);
 		put_number(l, ",\"eval_s\":", r->eval_s);
 	}
 	if (r->decision) {

@@ -27,7 +27,7 @@ struct dlb_step_row {
 	bool simulated, has_loss;
 	double loss, rate, wall_s, step_s;	/* wall_s: since training began in this run */
 	const struct dlb_node_step *node; int n_nodes;
-	double test_loss, accuracy, eval_s;	/* NAN: not measured after this step */
+	double test_loss, accuracy, eval_s;	/* NAN: not measured after this step; accuracy: or not defined */
 	/* after the last step of a round (exec.h), without quotes and control characters; NULL: no round ended */
 	const char *decision;
 };

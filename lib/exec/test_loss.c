@@ -21,15 +21,16 @@ struct dlb_eval {
 	struct dlb_graph graph;
 	int *op_of, *tensor_of;
 	struct dlb_plan plan;
-	int node, scorer;		/* scorer: the node that computes the loss; -1: no loss */
+	int node;
 	struct dlb_data *data;
 	int64_t count, batch;
 	struct dlb_program program[2];	/* full batches, the short last one */
 	struct dlb_engine *engine[2];
 	int n;
-	int scores, labels;		/* tensors; -1: accuracy is undefined */
+	int scores, labels; /* tensors; -1: the loss is of no classification, so there is no accuracy */
 	/* op that computes the loss from the results of parts of the scores; -1: the scores are whole */
 	int join;
+	int scorer, loss_node; /* the nodes with the scores (-1: none) and with the loss */
 	bool binary, has_ignore;
 	int64_t ignore;
 	struct dlb_backend *be;		/* of the engines */
@@ -130,10 +131,7 @@ int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node,
 	if (make_plan(e, j, err))
 		goto bad;
 	find_scores(e);
-	if (e->scores < 0) {
-		dlb_fail(err, NULL, "--test-data: the model's loss is not one of a classification");
-		goto bad;
-	}
+	e->loss_node = e->plan.placement[e->graph.tensor[e->graph.loss].producer];
 	size[0] = e->batch;
 	size[1] = e->count % e->batch;
 	for (e->n = 0; e->n < 2 && size[e->n]; e->n++)
@@ -305,8 +303,9 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, const struct dlb_ste
 				rc = -1;
 		if (dlb_engine_run(e->engine[which], &step, err))
 			return -1;
-		if (e->node == e->scorer) {
+		if (e->node == e->scorer)
 			(e->join < 0 ? count_right : count_right_of_parts)(e, which, &sum[0], &sum[1]);
+		if (e->node == e->loss_node) {
 			weight = dlb_data_counted(e->data, dlb_data_label(e->data, 0), 0, at,
 						  e->program[which].batch);
 			if (dlb_engine_loss(e->engine[which], &seed, &batch_loss, rc ? &why : err))

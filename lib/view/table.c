@@ -528,6 +528,8 @@ static void report_table(const struct dlb_view *v, FILE *f)
 			strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
+	else if (isfinite(r->test_loss))
+		fprintf(f, "  test loss %.6g\n", r->test_loss);
 	evaluations_table(r, f);
 	events_table(r, f);
 	buddy_line(r, f);
