@@ -1,5 +1,5 @@
-/* Measures loss and, of a classification, accuracy on the test data during training (--eval-every) and at the end, and saves the
- * weights with the lowest test loss (--save-best).
+/* Measures loss and, of a classification, accuracy on the test data during training (--eval-every) and at the
+ * end, and saves the weights with the lowest test loss (--save-best).
  *
  * A measurement runs between two steps, when no message is in flight. It reads weights and running statistics
  * in place and does not write them. Samples come from a separate reader of the test data. So a measurement
