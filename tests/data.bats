@@ -474,13 +474,20 @@ EOS
 		wrong 'byte' "images:$tmp/cut.tar" f32 1x32x32 2
 	done
 	tar -C "$tmp/t" --format=pax -cf "$tmp/pax.tar" x
-	python3 - "$tmp/pax.tar" <<-'END' # a record without '=', before others that have it
-		import re, sys
-		tar = open(sys.argv[1], "rb").read()
-		assert re.search(rb"\d+ [am]time=.*\n\d+ [acm]time=", tar)
-		open(sys.argv[1], "wb").write(re.sub(rb"(\d+ [am]time)=", rb"\1+", tar, count=1))
-	END
-	wrong 'a broken pax record' "images:$tmp/pax.tar" f32 1x32x32 2
+	for record in 1 2; do	# without '=', before others that have it
+		cp "$tmp/pax.tar" "$tmp/broken.tar"
+		at=$(python3 - "$tmp/broken.tar" $record <<-'END'
+			import re, sys
+			tar = open(sys.argv[1], "rb").read()
+			times = list(re.finditer(rb"\d+ [acm]time=", tar))
+			at = times[int(sys.argv[2]) - 1]
+			assert len(times) > 2 and b"\n" in tar[times[0].start():times[1].start()]
+			open(sys.argv[1], "wb").write(tar[:at.end() - 1] + b"+" + tar[at.end():])
+			print(at.start())
+		END
+		)
+		wrong "byte $at: a broken pax record" "images:$tmp/broken.tar" f32 1x32x32 2
+	done
 	(cd "$tmp" && tar -P -cf climb.tar t/../t/../../"${tmp##*/}"/t/x/1.jpg t/../t/y)
 	mkdir "$tmp/empty" && (cd "$tmp/empty" && "$dump" "images:$tmp/climb.tar" f32 1x32x32 2 >/dev/null; [ -z "$(ls -A)" ])
 	ln "$tmp/t/x/1.jpg" "$tmp/t/y/2.jpg"

@@ -60,7 +60,11 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 # bats test_tags=slow
 @test "micro-batches: the same losses, split or not" {
 	dlb-costmodel -q -c cpu:2 "$made/digits_mlp.json" | dlb-place -q -m 4 | losses >"$tmp/whole"
-	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" | dlb-place -q -m 4 -a even | losses >"$tmp/split"
+	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" >"$tmp/cost.json"
+	# the profile is of the split graph from now on
+	jq -e '.profile.inputs.graph | type == "string" and . != $was' --arg was "$(jq -r .profile.inputs.graph "$made/digits_mlp.json")" "$tmp/cost.json"
+	jq -e '.profile.inputs.graph == .cost.inputs.graph' "$tmp/cost.json"
+	dlb-place -q -m 4 -a even "$tmp/cost.json" | losses >"$tmp/split"
 	near "$tmp/whole" "$tmp/split" 1e-5
 }
 
