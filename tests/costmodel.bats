@@ -137,6 +137,21 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 }
 
 # bats test_tags=slow
+@test "batches without a measurement take the model's times, scaled by the nearest measured batch" {
+	local at='.profile.rows[] | select(.type == "Gemm" and (.ops | index(1))) | .time_s.cpu'
+	predicted() { # SECONDS for one sample: the times for 16, 8, 4, 2 and 1 samples
+		jq -c "($at) = [2e-3, null, null, null, $1]" "$tmp/profile.json" | dlb-costmodel -q -c cpu:1 |
+			jq -c '.cost.rows[] | select(.ops | index(1)) | .time_s.cpu'
+	}
+	dlb-profile -q --batch 16 "$models/digits_mlp.onnx" >"$tmp/profile.json"
+	predicted 1e-4 >"$tmp/a"
+	predicted 1e-3 >"$tmp/b"
+	cat "$tmp/a" "$tmp/b"
+	# that for 8 follows the time for 16, that for 2 the time for 1
+	jq -es '(.[0][0] == 2e-3 and .[1][0] == 2e-3 and .[0][4] == 1e-4 and .[1][4] == 1e-3) and (.[1][1] / .[0][1] | . > .5 and . < 2) and .[1][3] / .[0][3] > 5' \
+		"$tmp/a" "$tmp/b"
+}
+
 @test "clusters that come with the tools go by name, and each figure has its source" {
 	for name in cxl-box cxl-two-pools npu-tpu a100-v100 h100-l40 campus; do
 		dlb-costmodel -c $name "$doc" | jq -e --slurpfile file "$root/share/clusters/$name.json" '
