@@ -34,7 +34,7 @@ $(LOOPS:%=$(BUILD)/lib/%/%.o): DLB_CFLAGS += $(LOOPS_OPT)
 $(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -fopenmp-simd -fno-trapping-math -ffp-contract=off -Wno-pass-failed
 LEVELS := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),v3 v4)
 LEVEL_C = $(filter-out $(patsubst %,lib/tensor/cpu/%.c,cpu level onednn host constant gather index library select taps scan threads spd kfac),$(wildcard lib/tensor/cpu/*.c))
-# Those without a level run where there is neither, so that they need not be the fastest.
+# Their objects for no level run only on processors without AVX2, so they need not be the fastest.
 $(if $(LEVELS),$(LEVEL_C:%.c=$(BUILD)/%.o)): LOOPS_OPT = $(OPT)
 # clang takes 10 minutes for these under the fuzzers' sanitizers; unit tests run them under gcc's.
 v4_FLAGS = -mprefer-vector-width=512 $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)

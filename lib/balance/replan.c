@@ -274,9 +274,9 @@ static int make_recomputing(const struct replan_input *in, const struct dlb_prob
 	q.scarce = &scarce;
 	bool plain = make_one(in, &q, plan, err) == 0;
 	from.first = plain && plan->n_replicas < 2 ? plan->placement : NULL;
-	/* a quiet plan need only fit */
 	if (p->scarce)
 		*p->scarce |= scarce;
+	/* a quiet plan need only fit */
 	bool again = (!plain || (scarce && !in->quiet && may_be_faster(in, &from, plan))) &&
 		     make_one(in, &from, &other, plain ? NULL : err) == 0;
 	dlb_problem_release(&q);

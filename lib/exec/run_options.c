@@ -24,7 +24,7 @@ static int training_rows(struct dlb_opt *opts, struct dlb_run_command *c, struct
 		{ 0, "data", DLB_OPT_STR, &e->data, "SPEC",
 		  "idx:, npy:, images:, tokens:, text:FILE..., digits[:train|:test] or random", NULL, 0, 0 },
 		{ 0, "test-data", DLB_OPT_STR, &e->test_data, "SPEC",
-		  "measure loss, and accuracy of classes, on these samples at the end", NULL, 0, 0 },
+		  "measure the loss on these samples at the end, of a classification the accuracy too", NULL, 0, 0 },
 		{ 0, "transform", DLB_OPT_STR, &e->transform, "LIST",
 		  "steps for each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0,
 		  0 },

@@ -108,7 +108,7 @@ static int compile(const struct dlb_problem *p, struct dlb_plan *plan, const dou
 }
 
 /* Arenas are packed only after a first program, which states their bounds. Those of a draft are packed only
- * if it fits not otherwise, but then may. Those of a plan that can fit are packed with all effort; those of a
+ * if the draft does not fit without, but may fit then. Those of a plan that can fit are packed with all effort; those of a
  * plan that cannot with a part of it, since the plan only states the shortage. */
 int dlb_fit_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft,
 		    struct dlb_program *program, struct dlb_error *err)

@@ -55,23 +55,32 @@ double dlb_latency_arrive_s(const struct dlb_port *port, const struct dlb_latenc
 	return most;
 }
 
+void dlb_latency_reach(const struct dlb_port *port, const struct dlb_latency_kinds *kinds, const bool *in,
+		       int v, double *head, struct dlb_latency_two *sent)
+{
+	double *mine = &head[(size_t)v * (size_t)kinds->n];
+
+	sent[v] = (struct dlb_latency_two){ { INFINITY, INFINITY }, -1 };
+	for (int k = 0; k < kinds->n; k++) {
+		const double work = dlb_latency_work_s(port, v, kinds->node[k]);
+
+		mine[k] = isfinite(work) ? work + dlb_latency_arrive_s(port, kinds, head, sent, in, v, k) :
+					   INFINITY;
+		dlb_latency_offer(&sent[v], mine[k] + dlb_latency_pay_s(port, kinds, v, k), k);
+	}
+}
+
 static double pairs_bound(const struct dlb_port *port, const struct dlb_latency_kinds *kinds)
 {
 	size_t K = (size_t)kinds->n;
 	double *head = dlb_xcalloc((size_t)port->n_ops * K + 1, sizeof *head), most = 0;
 	struct dlb_latency_two *sent = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *sent);
 	for (int v = 0; v < port->n_ops; v++) {
-		double least = INFINITY, *mine = &head[(size_t)v * K];
-		sent[v] = (struct dlb_latency_two){ { INFINITY, INFINITY }, -1 };
-		for (int k = 0; k < kinds->n; k++) {
-			const double work = dlb_latency_work_s(port, v, kinds->node[k]);
+		double least = INFINITY;
 
-			mine[k] = isfinite(work) ?
-					  work + dlb_latency_arrive_s(port, kinds, head, sent, NULL, v, k) :
-					  INFINITY;
-			least = fmin(least, mine[k]);
-			dlb_latency_offer(&sent[v], mine[k] + dlb_latency_pay_s(port, kinds, v, k), k);
-		}
+		dlb_latency_reach(port, kinds, NULL, v, head, sent);
+		for (size_t k = 0; k < K; k++)
+			least = fmin(least, head[(size_t)v * K + k]);
 		most = isfinite(least) ? fmax(most, least) : most;
 	}
 	free(head);

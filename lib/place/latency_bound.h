@@ -58,6 +58,10 @@ double dlb_latency_arrive_s(const struct dlb_port *port, const struct dlb_latenc
 			    const double *head, const struct dlb_latency_two *sent, const bool *in, int v,
 			    int k);
 
+/* Sets head of op v, the least cost of paths up to its end on each kind of node, and sent[v]. */
+void dlb_latency_reach(const struct dlb_port *port, const struct dlb_latency_kinds *kinds, const bool *in,
+		       int v, double *head, struct dlb_latency_two *sent);
+
 /* A lower bound by modules, in seconds (module_bound.c). */
 double dlb_latency_modules_bound_s(const struct dlb_port *port, const struct dlb_latency_kinds *kinds);
 #endif

@@ -36,9 +36,10 @@ struct modules {
 	bool *in; /* [op] u and the ops of the present module */
 	int *index; /* [op] position in `op` */
 	double *to, *from; /* [op] longest path from u, with the op; to v, without both */
-	double *through; /* [op] shortest of the longest paths to v by way of an operand's reader */
+	double *through; /* [op] the longest paths to v from the readers of its output: the shortest of these */
 	double *head;
 	struct dlb_latency_two *sent; /* of dlb_latency_arrive_s */
+	double *path; /* [kind of u's node][kind of v's node] of the present module: see find_paths */
 	int u, v, n, *op; /* the present module: joints, ops in topological order */
 	double longest; /* path from u to v, without both */
 	struct dlb_min_cut cut;
@@ -53,8 +54,8 @@ struct modules {
 
 /* ---- one module ---- */
 
-/* Marks the ops on paths from u to v, and finds the lengths of the longest paths. order: topological, as ops are
- * numbered. */
+/* Marks the ops on paths from u to v, and finds the lengths of the longest paths. Ops are numbered in
+ * topological order. */
 static void find_module(struct modules *m, int u, int v)
 {
 	const struct dlb_port *port = m->port;
@@ -103,31 +104,22 @@ static void find_module(struct modules *m, int u, int v)
 	m->index[u] = m->n;
 }
 
-/* The cost of paths from u, on a node of kind `from`, to the begin of v on one of kind `to`. */
-static double path_s(struct modules *m, int from, int to)
+/* Sets path[from][to]: the cost of paths from u, on a node of kind `from`, to the begin of v on one of kind `to`. */
+static void find_paths(struct modules *m)
 {
-	const struct dlb_port *port = m->port;
-	const size_t K = (size_t)m->kinds->n;
+	const int K = m->kinds->n;
 
-	for (int i = -1; i < m->n; i++) {
-		const int p = i < 0 ? m->u : m->op[i];
-		double *mine = &m->head[(size_t)p * K];
-
-		m->sent[p] = (struct dlb_latency_two){ { INFINITY, INFINITY }, -1 };
-		for (int k = 0; k < m->kinds->n; k++) {
-			const double work = dlb_latency_work_s(port, p, m->kinds->node[k]);
-
-			if (i < 0)
-				mine[k] = k == from ? 0 : INFINITY;
-			else
-				mine[k] = isfinite(work) ?
-						  work + dlb_latency_arrive_s(port, m->kinds, m->head,
-									      m->sent, m->in, p, k) :
-						  INFINITY;
-			dlb_latency_offer(&m->sent[p], mine[k] + dlb_latency_pay_s(port, m->kinds, p, k), k);
-		}
+	for (int from = 0; from < K; from++) {
+		m->sent[m->u] = (struct dlb_latency_two){ { INFINITY, INFINITY }, -1 };
+		for (int k = 0; k < K; k++)
+			m->head[(size_t)m->u * (size_t)K + (size_t)k] = k == from ? 0 : INFINITY;
+		dlb_latency_offer(&m->sent[m->u], dlb_latency_pay_s(m->port, m->kinds, m->u, from), from);
+		for (int x = 0; x < m->n; x++)
+			dlb_latency_reach(m->port, m->kinds, m->in, m->op[x], m->head, m->sent);
+		for (int to = 0; to < K; to++)
+			m->path[from * K + to] = dlb_latency_arrive_s(m->port, m->kinds, m->head, m->sent,
+								      m->in, m->v, to);
 	}
-	return dlb_latency_arrive_s(port, m->kinds, m->head, m->sent, m->in, m->v, to);
 }
 
 static void transfer(struct modules *m, int from, int to, int p, double s)
@@ -294,7 +286,7 @@ static void go_on(struct modules *m, int k, const double *cost, double *next)
 	if (!m->kinds->host[k])
 		make_network(m, k);
 	for (int from = 0; from < m->kinds->n; from++) {
-		const double *was = &cost[(size_t)from * row], path = path_s(m, from, k);
+		const double *was = &cost[(size_t)from * row], path = m->path[from * m->kinds->n + k];
 		double *to = &next[(size_t)k * row], other = path;
 
 		if (isinf(least_of(was)))
@@ -335,6 +327,7 @@ static void modules_init(struct modules *m, const struct dlb_port *port,
 	m->through = dlb_xcalloc(n, sizeof *m->through);
 	m->head = dlb_xcalloc(n * K, sizeof *m->head);
 	m->sent = dlb_xcalloc(n, sizeof *m->sent);
+	m->path = dlb_xcalloc(K * K, sizeof *m->path);
 	m->op = dlb_xcalloc(n, sizeof *m->op);
 	m->out_arc = dlb_xcalloc(n, sizeof *m->out_arc);
 	m->transfer = dlb_xcalloc(2 * n, sizeof *m->transfer);
@@ -357,8 +350,8 @@ static void modules_init(struct modules *m, const struct dlb_port *port,
 
 static void modules_release(struct modules *m)
 {
-	void *all[] = { m->least,   m->least_pay, m->bytes, m->in, m->index,   m->to,      m->from,
-			m->through, m->head,      m->sent,  m->op, m->out_arc, m->transfer };
+	void *all[] = { m->least,   m->least_pay, m->bytes, m->in,   m->index, m->to,      m->from,
+			m->through, m->head,      m->sent,  m->path, m->op,    m->out_arc, m->transfer };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
 }
@@ -414,6 +407,7 @@ double dlb_latency_modules_bound_s(const struct dlb_port *port, const struct dlb
 		if (!i || !m.in[joint[i - 1]]) { /* no path leads from the joint before to this one */
 			begin(&m, joint[i], cost);
 		} else {
+			find_paths(&m);
 			for (int k = 0; k < kinds->n; k++)
 				go_on(&m, k, cost, next);
 			cost = next;

@@ -43,8 +43,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plan/flow.h"
 #include "plan/again.h"
+#include "plan/flow.h"
 #include "plan/schedule.h"
 
 enum {
