@@ -17,18 +17,14 @@ kept() { # GROUP
 @test "kept: clusters" { kept clusters; }
 @test "kept: algorithms of placement" { kept algorithms; }
 @test "kept: schedules" { kept schedules; }
-# bats test_tags=slow
 @test "kept: memory" { kept memory; }
 @test "kept: replicas" { kept replicas; }
 @test "kept: optimizers" { kept optimizers; }
 @test "kept: split ops" { kept split; }
-# bats test_tags=slow
 @test "kept: balancing of simulated rounds" { kept balance; }
 @test "kept: plans made from plans" { kept moves; }
-# bats test_tags=slow
 @test "kept: many ops" { kept many; }
 @test "kept: files for other tools" { kept convert; }
-# bats test_tags=slow
 @test "kept: graphs of exported models and of single ops" { kept exported; }
 @test "kept: networks of published benchmarks" { kept networks; }
 @test "every group of kept cases has its test" {
