@@ -1,0 +1,30 @@
+#!/usr/bin/env bats
+# Real runs in many modes: bytes, losses, states, messages and files are those that are kept (tests/data/runs/show). Losses that must
+# not depend on the plan are compared to the last bit there.
+load helper
+
+same() { # CASE...
+	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
+	"$root/tests/data/runs/show" "$@"
+}
+
+@test "runs: placements" { same placements; }
+@test "runs: logs" { same logs; }
+@test "runs: continued" { same continued; }
+@test "runs: replicas" { same replicas; }
+@test "runs: averages" { same averages; }
+@test "runs: shards" { same shards; }
+@test "runs: compressed" { same compressed; }
+@test "runs: kfac" { same kfac; }
+@test "runs: clipped" { same clipped; }
+@test "runs: moments" { same moments; }
+@test "runs: asynchronous" { same asynchronous; }
+@test "runs: frozen" { same frozen; }
+@test "runs: left-out" { same left-out; }
+@test "runs: ends" { same ends; }
+@test "runs: statistics" { same statistics; }
+@test "runs: copies" { same copies; }
+@test "runs: offloaded" { same offloaded; }
+@test "runs: words" { same words; }
+@test "runs: words-of-replicas" { same words-of-replicas; }
+@test "runs: simulated" { same simulated; }
