@@ -28,3 +28,11 @@ same() { # CASE...
 @test "runs: words" { same words; }
 @test "runs: words-of-replicas" { same words-of-replicas; }
 @test "runs: simulated" { same simulated; }
+@test "runs: moving" { same moving; }
+@test "runs: moving-replicas" { same moving-replicas; }
+@test "runs: moving-kfac" { same moving-kfac; }
+@test "runs: moving-asynchronous" { same moving-asynchronous; }
+@test "runs: states" { same states; }
+@test "runs: damaged" { same damaged; }
+@test "runs: damaged-manifests" { same damaged-manifests; }
+@test "runs: words-of-profiles" { same words-of-profiles; }
