@@ -114,8 +114,11 @@ bool dlb_hosts_take_allocation(struct dlb_hosts *h)
 		  tasks = getenv("SLURM_JOB_ID") && list && c->n_nodes > 1 ? add_hosts(c, list) : 0;
 	int *of_node, *place;
 
-	if (!tasks || c->n_hosts - first < 2)
+	if (!tasks || c->n_hosts - first < 2) {
+		c->n_hosts =
+			first; /* an allocated host that ranks need not be told is none of the cluster's */
 		return false;
+	}
 	h->rank = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *h->rank);
 	h->allocated = true;
 	of_node = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *of_node);
