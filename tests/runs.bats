@@ -36,3 +36,8 @@ same() { # CASE...
 @test "runs: damaged" { same damaged; }
 @test "runs: damaged-manifests" { same damaged-manifests; }
 @test "runs: words-of-profiles" { same words-of-profiles; }
+@test "runs: put-back" { same put-back; }
+@test "runs: measured" { same measured; }
+@test "runs: launched" { same launched; }
+@test "runs: events" { same events; }
+@test "runs: started-again" { same started-again; }
