@@ -41,3 +41,7 @@ same() { # CASE...
 @test "runs: launched" { same launched; }
 @test "runs: events" { same events; }
 @test "runs: started-again" { same started-again; }
+@test "runs: lost" { same lost; }
+@test "runs: lost-kfac" { same lost-kfac; }
+@test "runs: lost-shares" { same lost-shares; }
+@test "runs: lost-residuals" { same lost-residuals; }
