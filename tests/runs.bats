@@ -45,3 +45,4 @@ same() { # CASE...
 @test "runs: lost-kfac" { same lost-kfac; }
 @test "runs: lost-shares" { same lost-shares; }
 @test "runs: lost-residuals" { same lost-residuals; }
+@test "runs: hosts" { same hosts; }
