@@ -46,3 +46,5 @@ same() { # CASE...
 @test "runs: lost-shares" { same lost-shares; }
 @test "runs: lost-residuals" { same lost-residuals; }
 @test "runs: hosts" { same hosts; }
+@test "runs: stopped" { same stopped; }
+@test "runs: saved" { same saved; }
