@@ -48,3 +48,4 @@ same() { # CASE...
 @test "runs: hosts" { same hosts; }
 @test "runs: stopped" { same stopped; }
 @test "runs: saved" { same saved; }
+@test "runs: not-saved" { same not-saved; }
