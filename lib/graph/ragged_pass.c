@@ -92,13 +92,13 @@ static int shape(struct fold *f, int op, struct dlb_error *err)
 	struct dlb_ragged r = f->ragged[o->in[0]];
 	const int n = f->g->tensor[o->in[0]].n_dims;
 	const int64_t start = dlb_attr_int(o->attr, o->n_attr, "start", 0),
-		      first = start < 0 ? start + n : start;
+		      first = start < -n ? 0 : start < 0 ? start + n : start;
 
 	(void)err;
 	r.size = true;
 	r.coordinate = -1;
 	if (r.dim >= first && r.dim - first < f->g->tensor[o->out[0]].dim[0].add)
-		mark(f, o->out[0], r, r.dim - (int)(first < 0 ? 0 : first));
+		mark(f, o->out[0], r, r.dim - (int)first);
 	return 0;
 }
 

@@ -90,6 +90,7 @@ static const struct rule rules[] = {
 	{ "Shape", "4x6x5:1", "start=-2", "2", ":0s" },
 	{ "Shape", "4x6x5:1", "start=2", "1", "" },
 	{ "Shape", "4x6x5:1", "start=0 end=1", "1", "" },
+	{ "Shape", "4x6x5:1", "start=-5", "3", ":1s" },
 	{ "Transpose", "4x6x5:1", "perm=1,2,0", "6x5x4", ":0" },
 	{ "Transpose", "4x6x5:2", "perm=1,2,0", "6x5x4", ":1" },
 	{ "Transpose", "4x6x5:0", "", "5x6x4", ":2" },
