@@ -56,12 +56,17 @@ static int op(struct dlb_graph *g, const char *type, const int *in, int n_in, co
 
 	snprintf(name, sizeof name, "%s_%d", type, g->n_ops);
 	return dlb_graph_add_op(g, DLB_FORWARD,
-				&(struct dlb_op_spec){ .name = name, .type = type, .in = in, .n_in = n_in,
-						       .out = out, .n_out = n_out, .attr = attr,
+				&(struct dlb_op_spec){ .name = name,
+						       .type = type,
+						       .in = in,
+						       .n_in = n_in,
+						       .out = out,
+						       .n_out = n_out,
+						       .attr = attr,
 						       .n_attr = n_attr });
 }
 
-#define IN(...) (const int[]){ __VA_ARGS__ }, (int)(sizeof (int[]){ __VA_ARGS__ } / sizeof(int))
+#define IN(...) (const int[]){ __VA_ARGS__ }, (int)(sizeof(int[]){ __VA_ARGS__ } / sizeof(int))
 
 /* One op with one output of its own name. */
 static int apply(struct dlb_graph *g, const char *type, const char *out, const int *in, int n_in)
@@ -86,10 +91,7 @@ static int start(struct dlb_graph *g, int columns)
 	return x;
 }
 
-static void give(struct dlb_graph *g, int t)
-{
-	g->output[g->n_outputs++] = t;
-}
+static void give(struct dlb_graph *g, int t) { g->output[g->n_outputs++] = t; }
 
 /* A body whose first n_formal inputs the vertex supplies; `capture` adds captured tensors. */
 static struct dlb_body *body(struct dlb_graph *g, int *index, int first_capture)
@@ -186,7 +188,8 @@ static void computes(struct dlb_graph *g, int k, int count, const double *want)
 	test_run_release(&r);
 	n_checked++;
 }
-#define COMPUTES(g, k, ...) computes(g, k, (int)(sizeof (double[]){ __VA_ARGS__ } / 8), (const double[]){ __VA_ARGS__ })
+#define COMPUTES(g, k, ...) \
+	computes(g, k, (int)(sizeof(double[]){ __VA_ARGS__ } / 8), (const double[]){ __VA_ARGS__ })
 
 /* -- Loop -- */
 
@@ -195,7 +198,7 @@ static int power_loop(struct dlb_graph *g, double trips, double last)
 {
 	const double two = 2;
 	const int x = start(g, 2), w = numbers(g, "w", DLB_F32, 1, &two, true), m = whole(g, "m", trips),
-		go = truth(g, "go", 1), end = whole(g, "end", last);
+		  go = truth(g, "go", 1), end = whole(g, "end", last);
 	int index;
 	struct dlb_body *b = body(g, &index, 3);
 	const int i = formal(b, "i"), c = formal(b, "c"), s = formal(b, "s"), bw = capture(b, "w"),
@@ -219,7 +222,7 @@ static void test_loop(void)
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g;
 
-	power_loop(&g, 10, 2);			/* the condition ends it: i = 0, 1 continue, i = 2 does not */
+	power_loop(&g, 10, 2); /* the condition ends it: i = 0, 1 continue, i = 2 does not */
 	fold(&g);
 	COMPUTES(&g, 0, 8, 16, 24, 32);
 	COMPUTES(&g, 1, 2, 4, 6, 8, 4, 8, 12, 16, 8, 16, 24, 32);
@@ -248,7 +251,7 @@ static void test_loop(void)
 	test_run_release(&r);
 	dlb_graph_release(&g);
 
-	power_loop(&g, 0, 2);			/* no iteration: the initial state */
+	power_loop(&g, 0, 2); /* no iteration: the initial state */
 	g.n_outputs = 1;
 	g.op[0].n_out = 1;
 	fold(&g);
@@ -268,7 +271,7 @@ static void test_loop(void)
 	g.n_outputs = g.op[0].n_out = 1;
 	refused(&g, "Loop_0", "unrolls into more than");
 	power_loop(&g, 3, 2);
-	g.op[0].n_in--;				/* one captured tensor is missing */
+	g.op[0].n_in--; /* one captured tensor is missing */
 	refused(&g, "Loop_0", "has no graph 'body'");
 	power_loop(&g, 3, 2);
 	g.op[0].attr[0].i = 7;
@@ -345,7 +348,7 @@ static void test_undecided(void)
 	refused(&g, "If_1",
 		"the condition of If ('c') is not known before the run: it is computed from input 'x'");
 
-	x = start(&g, 2);			/* the number of samples depends on the batch */
+	x = start(&g, 2); /* the number of samples depends on the batch */
 	const int shape = apply(&g, "Shape", "shape", IN(x)), zero = whole(&g, "zero", 0);
 	const int n = apply(&g, "Gather", "n", IN(shape, zero));
 	int index;
@@ -383,10 +386,13 @@ static void scan(struct dlb_graph *g)
 	b->g.output[0] = sum, b->g.output[1] = apply(&b->g, "Identity", "copy", IN(sum));
 	b->g.n_outputs = 2;
 	const int64_t one = 1;
-	const struct dlb_attr attr[] = { integer("body", index), integer("num_scan_inputs", 1),
+	const struct dlb_attr attr[] = {
+		integer("body", index),
+		integer("num_scan_inputs", 1),
 		{ .name = "scan_input_axes", .type = DLB_ATTR_INTS, .ints = &one, .n = 1 },
 		{ .name = "scan_input_directions", .type = DLB_ATTR_INTS, .ints = &one, .n = 1 },
-		{ .name = "scan_output_axes", .type = DLB_ATTR_INTS, .ints = &one, .n = 1 } };
+		{ .name = "scan_output_axes", .type = DLB_ATTR_INTS, .ints = &one, .n = 1 }
+	};
 	const int out[2] = { tensor(g, "y", DLB_T_ACTIVATION), tensor(g, "z", DLB_T_ACTIVATION) };
 	op(g, "Scan", IN(zero, x), out, 2, attr, 5);
 	give(g, out[0]);
@@ -423,6 +429,191 @@ static void test_scan(void)
 	refused(&g, "Scan_0", "unrolls into more than");
 }
 
+/* -- Scan: directions, several inputs, and the batch of opset 8 -- */
+
+/* s + each over the columns of a constant (2, 3), each sample by itself. */
+static void scan_samples(struct dlb_graph *g, int64_t back)
+{
+	const double nothing[2] = { 0 }, v[6] = { 1, 2, 3, 4, 5, 6 };
+	const struct dlb_attr attr[] = {
+		integer("body", 0),
+		integer("num_scan_inputs", 1),
+		{ .name = "directions", .type = DLB_ATTR_INTS, .ints = &back, .n = 1 }
+	};
+	int index;
+
+	start(g, 2);
+	const int state = numbers(g, "state", DLB_F32, 2, nothing, false),
+		  each = numbers(g, "each", DLB_F32, 6, v, false);
+	g->tensor[each].n_dims = 2;
+	g->tensor[each].dim[0].add = 2, g->tensor[each].dim[1].add = 3;
+	struct dlb_body *b = body(g, &index, 3);
+	const int s = formal(b, "s"), e = formal(b, "e"), sum = apply(&b->g, "Add", "sum", IN(s, e));
+	b->g.output[0] = sum, b->g.output[1] = apply(&b->g, "Identity", "copy", IN(sum));
+	b->g.n_outputs = 2;
+	const int out[2] = { tensor(g, "y", DLB_T_ACTIVATION), tensor(g, "z", DLB_T_ACTIVATION) };
+	op(g, "Scan", IN(-1, state, each), out, 2, attr, 3);
+	g->op[0].opset = 8;
+	give(g, out[0]);
+	give(g, out[1]);
+}
+
+static void test_scan_samples(void)
+{
+	const double one[1] = { 1 };
+	struct dlb_graph g;
+
+	for (int back = 0; back < 2; back++) {
+		scan_samples(&g, back);
+		fold(&g);
+		COMPUTES(&g, 0, 6, 15);
+		if (back)
+			COMPUTES(&g, 1, 3, 5, 6, 6, 11, 15);
+		else
+			COMPUTES(&g, 1, 1, 3, 6, 4, 9, 15);
+		assert(IS(g.tensor[g.output[1]].n_dims, ==, 2) &&
+		       IS(g.tensor[g.output[1]].dim[0].add, ==, 2));
+		dlb_graph_release(&g);
+	}
+	scan_samples(&g, 0);
+	g.op[0].in[0] = numbers(&g, "lengths", DLB_I64, 1, one, false);
+	refused(&g, "Scan_0", "sequence lengths of Scan (opset 8) are not supported");
+	scan_samples(&g, 0);
+	g.tensor[g.op[0].in[1]].dim[0].add = 1;
+	refused(&g, "Scan_0", "inputs of Scan have 1 and 2 samples");
+	scan_samples(&g, 0);
+	g.op[0].attr[1].i = 0;
+	refused(&g, "Scan_0", "Scan takes 0 inputs apart, of 2");
+	scan_samples(&g, 0);
+	g.op[0].attr[1].i = 3;
+	refused(&g, "Scan_0", "Scan takes 3 inputs apart, of 2");
+	scan_samples(&g, 0);
+	g.op[0].in[2] = g.input[0]; /* a row for each sample of the batch */
+	refused(&g, "Scan_0", "Scan goes along dimension 0 of 'x', which follows the batch");
+}
+
+/* Two inputs of Scan, columns of x and a constant, with results from the last column to the first. */
+static void scan_pairs(struct dlb_graph *g, int length)
+{
+	const double v[4] = { 10, 20, 30, 40 };
+	const int64_t axes[2] = { 1, 0 }, back[2] = { 0, 1 }, one = 1;
+	const struct dlb_attr attr[] = {
+		integer("body", 0),
+		integer("num_scan_inputs", 2),
+		{ .name = "scan_input_axes", .type = DLB_ATTR_INTS, .ints = axes, .n = 2 },
+		{ .name = "scan_input_directions", .type = DLB_ATTR_INTS, .ints = back, .n = 2 },
+		{ .name = "scan_output_axes", .type = DLB_ATTR_INTS, .ints = &one, .n = 1 },
+		{ .name = "scan_output_directions", .type = DLB_ATTR_INTS, .ints = &one, .n = 1 }
+	};
+	int index;
+	const int x = start(g, 4), w = numbers(g, "w", DLB_F32, length, v, false);
+	struct dlb_body *b = body(g, &index, 2);
+	const int p = formal(b, "p"), q = formal(b, "q");
+	b->g.output[b->g.n_outputs++] = apply(&b->g, "Add", "both", IN(p, q));
+	const int z = tensor(g, "z", DLB_T_ACTIVATION);
+	op(g, "Scan", IN(x, w), &z, 1, attr, 6);
+	give(g, z);
+}
+
+static void test_scan_pairs(void)
+{
+	struct dlb_graph g;
+
+	scan_pairs(&g, 4);
+	fold(&g);
+	COMPUTES(&g, 0, 14, 23, 32, 41, 18, 27, 36, 45);
+	dlb_graph_release(&g);
+	scan_pairs(&g, 3);
+	refused(&g, "Scan_0", "inputs of Scan are 4 and 3 long");
+	scan_pairs(&g, 4);
+	((int64_t *)g.op[0].attr[2].ints)[0] = 2;
+	refused(&g, "Scan_0", "axis 2 of Scan is out of range for 2 dimensions");
+	scan_pairs(&g, 4);
+	((int64_t *)g.op[0].attr[2].ints)[0] = -3;
+	refused(&g, "Scan_0", "axis -3 of Scan is out of range for 2 dimensions");
+	scan_pairs(&g, 4);
+	((int64_t *)g.op[0].attr[2].ints)[0] = -2;
+	refused(&g, "Scan_0", "Scan goes along dimension 0 of 'x', which follows the batch");
+	scan_pairs(&g, 4);
+	g.body[0]->n_formal = 1;
+	refused(&g, "Scan_0", "Scan has no graph 'body'");
+	scan_pairs(&g, 4);
+	((int64_t *)g.op[0].attr[2].ints)[0] = -1;
+	((int64_t *)g.op[0].attr[4].ints)[0] = 0;
+	fold(&g);
+	COMPUTES(&g, 0, 14, 18, 23, 27, 32, 36, 41, 45);
+	dlb_graph_release(&g);
+}
+
+/* -- loops without iterations, and what their outputs are -- */
+
+static void test_no_iteration(void)
+{
+	const double no = 0;
+	struct dlb_graph g;
+
+	power_loop(&g, 0, 2);
+	struct dlb_graph *b = &g.body[0]->g;
+	struct dlb_tensor *same = &b->tensor[b->output[2]];
+	same->n_dims = 2;
+	same->dim[0].add = 3, same->dim[1].add = 5;
+	same->dtype = DLB_F64;
+	fold(&g);
+	COMPUTES(&g, 0, 1, 2, 3, 4);
+	const struct dlb_tensor *all = &g.tensor[g.output[1]];
+	assert(IS(all->n_dims, ==, 3) && IS(all->dtype, ==, DLB_F64) && IS(all->dim[0].add, ==, 0) &&
+	       IS(all->dim[1].add, ==, 3) && IS(all->dim[2].add, ==, 5));
+	dlb_graph_release(&g);
+
+	power_loop(&g, 3, 2); /* a condition that is false from the start */
+	g.n_outputs = g.op[0].n_out = 1;
+	g.op[0].in[1] = truth(&g, "stop", no);
+	fold(&g);
+	COMPUTES(&g, 0, 1, 2, 3, 4);
+	dlb_graph_release(&g);
+
+	power_loop(&g, 2, 100); /* without a condition, the body's is ignored */
+	g.op[0].in[1] = -1;
+	g.op[0].in[4] = whole(&g, "never", -1);
+	fold(&g);
+	COMPUTES(&g, 0, 4, 8, 12, 16);
+	dlb_graph_release(&g);
+
+	power_loop(&g, 2, 100);
+	const int out[3] = { g.op[0].out[0], g.op[0].out[1], tensor(&g, "more", DLB_T_ACTIVATION) };
+	g.op[0].out = dlb_arena_array(&g.arena, 3, sizeof *out);
+	memcpy(g.op[0].out, out, sizeof out);
+	g.op[0].n_out = 3;
+	refused(&g, "Loop_0", "Loop has 3 outputs, its body gives 2");
+
+	int x = start(&g, 2); /* what decides is a sequence, or not there */
+	give(&g, if_on(&g, apply(&g, "SequenceConstruct", "q", IN(x)), x));
+	refused(&g, "If_1", "the condition of If is a sequence");
+	x = start(&g, 2);
+	give(&g, if_on(&g, truth(&g, "c", 1), x));
+	g.body[0]->first_capture = 0;
+	refused(&g, "If_0", "If has no condition");
+	x = start(&g, 2);
+	give(&g, if_on(&g, truth(&g, "c", 1), x));
+	g.body[0]->g.n_outputs = 0;
+	refused(&g, "If_0", "'then_branch' of If has 0 outputs, 1 are needed");
+	/* a result that is a sequence is not stacked */
+	power_loop(&g, 2, 100);
+	struct dlb_op *last = &g.body[0]->g.op[g.body[0]->g.n_ops - 1];
+	last->type = "SequenceConstruct";
+	refused(&g, "Loop_0", "output 'same' of a body is a sequence and cannot be stacked");
+	for (int i = 0; i < 2; i++) { /* a branch takes the first or the second operand that it captures */
+		x = start(&g, 2);
+		give(&g, if_on(&g, truth(&g, "c", i), x));
+		fold(&g);
+		if (i)
+			COMPUTES(&g, 0, -1, -2, -3, -4);
+		else
+			COMPUTES(&g, 0, 1, 2, 3, 4);
+		dlb_graph_release(&g);
+	}
+}
+
 /* -- bounds of Clip that are known at run time only -- */
 
 static void test_clip(void)
@@ -447,7 +638,7 @@ static int sequence_of(struct dlb_graph *g, int x)
 	const int a = apply(g, "Neg", "a", IN(x)), b = apply(g, "Abs", "b", IN(x));
 	const int q = apply(g, "SequenceConstruct", "q", IN(a, b));
 
-	return apply(g, "SequenceInsert", "q3", IN(q, x, whole(g, "first", 0)));	/* x, -x, |x| */
+	return apply(g, "SequenceInsert", "q3", IN(q, x, whole(g, "first", 0))); /* x, -x, |x| */
 }
 
 static void test_sequence(void)
@@ -462,7 +653,7 @@ static void test_sequence(void)
 	COMPUTES(&g, 1, 2);
 	dlb_graph_release(&g);
 
-	x = start(&g, 4);			/* pieces of 3 and 1 columns, the second one at both ends */
+	x = start(&g, 4); /* pieces of 3 and 1 columns, the second one at both ends */
 	const double sizes[2] = { 3, 1 };
 	const struct dlb_attr axis = integer("axis", 1);
 	const int parts = tensor(&g, "parts", DLB_T_ACTIVATION), y = tensor(&g, "y", DLB_T_ACTIVATION);
@@ -490,7 +681,7 @@ static void test_sequence(void)
 	x = start(&g, 2);
 	give(&g, apply(&g, "SequenceLength", "y", IN(x)));
 	refused(&g, "SequenceLength_0", "its first input is no sequence");
-	x = start(&g, 2);			/* along the batch: as many pieces as samples */
+	x = start(&g, 2); /* along the batch: as many pieces as samples */
 	const int rows = apply(&g, "SplitToSequence", "rows", IN(x));
 	give(&g, apply(&g, "SequenceLength", "y", IN(rows)));
 	refused(&g, "SplitToSequence_0", "which follows the batch");
@@ -503,6 +694,9 @@ int main(void)
 	test_nested();
 	test_undecided();
 	test_scan();
+	test_scan_samples();
+	test_scan_pairs();
+	test_no_iteration();
 	test_clip();
 	test_sequence();
 	be.ops->close(&be);
