@@ -145,6 +145,24 @@ static void test_hostile(void)
 	struct dlb_safetensors s;
 	assert(IS(dlb_safetensors_parse(huge, 16, "huge", &s, &err), ==, -1) && HAS(err.what, "header of"));
 	assert(IS(dlb_safetensors_read("/nonexistent/x", &s, &err), ==, -1) && HAS(err.what, "cannot open"));
+
+	/* a truth value is 0 or 1; a header ends within the file */
+	static const char header[] = "{\"a\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]}}";
+	uint8_t file[100], *last;
+	const size_t n = make(file, header, 3);
+	last = &file[n - 1];
+	for (int v = 0; v < 4; v++) {
+		*last = (uint8_t)v;
+		assert(IS(dlb_safetensors_parse(file, n, "b", &s, &err), ==, v < 2 ? 0 : -1));
+		assert(v < 2 || SAME(err.what, "tensor 'a': a truth value is neither 0 nor 1"));
+		dlb_safetensors_release(&s);
+	}
+	for (size_t more = 0; more < 20; more++) {
+		char want[100];
+		file[0] = (uint8_t)(n - 8 + 1 + more);
+		snprintf(want, sizeof want, "header of %zu bytes in a file of %zu", n - 8 + 1 + more, n);
+		assert(IS(dlb_safetensors_parse(file, n, "b", &s, &err), ==, -1) && SAME(err.what, want));
+	}
 }
 
 /* If writing fails, no new file remains and the old file is intact. */
