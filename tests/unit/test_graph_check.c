@@ -53,103 +53,49 @@ static void make(struct dlb_graph *g)
 	g->n_inputs = g->n_outputs = 1;
 }
 
-struct broken {
-	const char *where, *what;
-};
-#define IS_BROKEN(at, text) \
-	return (struct broken) { at, text }
+struct broken { const char *where, *what; };
+#define IS_BROKEN(at, text) return (struct broken){ at, text }
 
 static struct broken break_op(struct dlb_graph *g, int i)
 {
 	struct dlb_op *o = &g->op[1];
 
 	switch (i) {
-	case 0:
-		o->name = "";
-		IS_BROKEN("/graph/ops/1", "op without a name");
-	case 1:
-		o->name = NULL;
-		IS_BROKEN("/graph/ops/1", "op without a name");
-	case 2:
-		o->type = "";
-		IS_BROKEN("/graph/ops/1", "op without a type");
-	case 3:
-		o->kind = -2;
-		IS_BROKEN("/graph/ops/1", "unknown kind or phase");
-	case 4:
-		o->kind = DLB_N_OPS;
-		IS_BROKEN("/graph/ops/1", "unknown kind or phase");
-	case 5:
-		o->phase = DLB_N_PHASES;
-		IS_BROKEN("/graph/ops/1", "unknown kind or phase");
-	case 6:
-		o->in[1] = 6;
-		IS_BROKEN("/graph/ops/1/inputs/1", "no tensor 6 (there are 6)");
-	case 7:
-		o->in[0] = -2;
-		IS_BROKEN("/graph/ops/1/inputs/0", "no tensor -2 (there are 6)");
-	case 8:
-		o->out[0] = 6;
-		IS_BROKEN("/graph/ops/1/outputs/0", "no tensor 6 (there are 6)");
-	case 9:
-		o->out[0] = X;
-		IS_BROKEN("/graph/ops/1/outputs/0", "tensor 'x' is fed or constant and cannot be an output");
-	case 10:
-		o->of = 5;
-		IS_BROKEN("/graph/ops/1/of", "no op 5 (there are 5)");
-	case 11:
-		o->colocate = -2;
-		IS_BROKEN("/graph/ops/1/colocate", "no op -2 (there are 5)");
-	case 12:
-		o->flop = -1;
-		IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
-	case 13:
-		o->flop_fixed = -1;
-		IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
-	case 14:
-		o->bytes = -1;
-		IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
-	case 15:
-		o->bytes_fixed = -1;
-		IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
-	case 16:
-		o->phase = DLB_UPDATE;
-		IS_BROKEN("/graph/ops/2", "op 'b'' stands after one of a later phase");
-	case 17:
-		o->name = "a";
-		IS_BROKEN("/graph/ops/1/name", "op 'a' has the name of op 0");
-	case 18:
-		o->out[0] = H;
-		IS_BROKEN("/graph/ops/1/outputs/0", "tensor 'h' is made by op 'a' already");
-	case 19:
-		o->in[1] = Y;
-		IS_BROKEN("/graph/ops/1/inputs/1", "op 'b' reads 'y', which op 'b' makes itself: a cycle");
-	case 20:
-		o->in[0] = DH;
-		IS_BROKEN("/graph/ops/1/inputs/0", "op 'b' reads 'dh', which op 'b'' makes "
-						   "only later: a cycle or not in order");
-	case 21:
-		g->op[0].out[0] = -1;
-		IS_BROKEN("/graph/ops/1/inputs/0", "nothing makes tensor 'h', which op 'b' reads");
-	case 22:
-		g->op[0].colocate = 1;
-		o->colocate = 2;
-		g->op[2].colocate = 0;
+	case 0: o->name = ""; IS_BROKEN("/graph/ops/1", "op without a name");
+	case 1: o->name = NULL; IS_BROKEN("/graph/ops/1", "op without a name");
+	case 2: o->type = ""; IS_BROKEN("/graph/ops/1", "op without a type");
+	case 3: o->kind = -2; IS_BROKEN("/graph/ops/1", "unknown kind or phase");
+	case 4: o->kind = DLB_N_OPS; IS_BROKEN("/graph/ops/1", "unknown kind or phase");
+	case 5: o->phase = DLB_N_PHASES; IS_BROKEN("/graph/ops/1", "unknown kind or phase");
+	case 6: o->in[1] = 6; IS_BROKEN("/graph/ops/1/inputs/1", "no tensor 6 (there are 6)");
+	case 7: o->in[0] = -2; IS_BROKEN("/graph/ops/1/inputs/0", "no tensor -2 (there are 6)");
+	case 8: o->out[0] = 6; IS_BROKEN("/graph/ops/1/outputs/0", "no tensor 6 (there are 6)");
+	case 9: o->out[0] = X; IS_BROKEN("/graph/ops/1/outputs/0",
+					 "tensor 'x' is fed or constant and cannot be an output");
+	case 10: o->of = 5; IS_BROKEN("/graph/ops/1/of", "no op 5 (there are 5)");
+	case 11: o->colocate = -2; IS_BROKEN("/graph/ops/1/colocate", "no op -2 (there are 5)");
+	case 12: o->flop = -1; IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
+	case 13: o->flop_fixed = -1; IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
+	case 14: o->bytes = -1; IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
+	case 15: o->bytes_fixed = -1; IS_BROKEN("/graph/ops/1", "negative work of op 'b'");
+	case 16: o->phase = DLB_UPDATE; IS_BROKEN("/graph/ops/2", "op 'b'' stands after one of a later phase");
+	case 17: o->name = "a"; IS_BROKEN("/graph/ops/1/name", "op 'a' has the name of op 0");
+	case 18: o->out[0] = H; IS_BROKEN("/graph/ops/1/outputs/0", "tensor 'h' is made by op 'a' already");
+	case 19: o->in[1] = Y; IS_BROKEN("/graph/ops/1/inputs/1",
+					 "op 'b' reads 'y', which op 'b' makes itself: a cycle");
+	case 20: o->in[0] = DH; IS_BROKEN("/graph/ops/1/inputs/0", "op 'b' reads 'dh', which op 'b'' makes "
+								   "only later: a cycle or not in order");
+	case 21: g->op[0].out[0] = -1; IS_BROKEN("/graph/ops/1/inputs/0",
+						 "nothing makes tensor 'h', which op 'b' reads");
+	case 22: g->op[0].colocate = 1; o->colocate = 2; g->op[2].colocate = 0;
 		IS_BROKEN("/graph/ops/0/colocate", "colocation of op 'a' comes round to itself");
-	case 23:
-		o->colocate = 1;
-		IS_BROKEN("/graph/ops/1/colocate", "colocation of op 'b' comes round to itself");
-	case 24:
-		g->tensor[X].kind = DLB_T_SEED;
-		o->out[0] = X;
+	case 23: o->colocate = 1; IS_BROKEN("/graph/ops/1/colocate",
+					    "colocation of op 'b' comes round to itself");
+	case 24: g->tensor[X].kind = DLB_T_SEED; o->out[0] = X;
 		IS_BROKEN("/graph/ops/1/outputs/0", "tensor 'x' is fed or constant and cannot be an output");
-	case 25:
-		g->tensor[X].kind = DLB_T_LABEL;
-		o->out[0] = X;
+	case 25: g->tensor[X].kind = DLB_T_LABEL; o->out[0] = X;
 		IS_BROKEN("/graph/ops/1/outputs/0", "tensor 'x' is fed or constant and cannot be an output");
-	case 26:
-		g->tensor[X].kind = DLB_T_CONSTANT;
-		o->out[0] = X;
+	case 26: g->tensor[X].kind = DLB_T_CONSTANT; o->out[0] = X;
 		IS_BROKEN("/graph/ops/1/outputs/0", "tensor 'x' is fed or constant and cannot be an output");
 	}
 	return (struct broken){ NULL, NULL };
@@ -161,91 +107,42 @@ static struct broken break_tensor(struct dlb_graph *g, int i)
 	struct dlb_tensor *t = &g->tensor[H];
 
 	switch (i) {
-	case 0:
-		t->name = "";
-		IS_BROKEN("/graph/tensors/2", "tensor without a name");
-	case 1:
-		t->name = NULL;
-		IS_BROKEN("/graph/tensors/2", "tensor without a name");
-	case 2:
-		t->kind = DLB_N_T_KINDS;
+	case 0: t->name = ""; IS_BROKEN("/graph/tensors/2", "tensor without a name");
+	case 1: t->name = NULL; IS_BROKEN("/graph/tensors/2", "tensor without a name");
+	case 2: t->kind = DLB_N_T_KINDS; IS_BROKEN("/graph/tensors/2", "unknown kind, dtype or layout");
+	case 3: t->dtype = DLB_N_DTYPES; IS_BROKEN("/graph/tensors/2", "unknown kind, dtype or layout");
+	case 4: t->layout = DLB_CHANNELS_LAST + 1;
 		IS_BROKEN("/graph/tensors/2", "unknown kind, dtype or layout");
-	case 3:
-		t->dtype = DLB_N_DTYPES;
-		IS_BROKEN("/graph/tensors/2", "unknown kind, dtype or layout");
-	case 4:
-		t->layout = DLB_CHANNELS_LAST + 1;
-		IS_BROKEN("/graph/tensors/2", "unknown kind, dtype or layout");
-	case 5:
-		t->n_dims = -2;
-		IS_BROKEN("/graph/tensors/2", "tensor 'h' has -2 dimensions; at most 8");
-	case 6:
-		t->n_dims = 9;
-		IS_BROKEN("/graph/tensors/2", "tensor 'h' has 9 dimensions; at most 8");
-	case 7:
-		t->layout = DLB_CHANNELS_LAST;
-		t->n_dims = 2;
+	case 5: t->n_dims = -2; IS_BROKEN("/graph/tensors/2", "tensor 'h' has -2 dimensions; at most 8");
+	case 6: t->n_dims = 9; IS_BROKEN("/graph/tensors/2", "tensor 'h' has 9 dimensions; at most 8");
+	case 7: t->layout = DLB_CHANNELS_LAST; t->n_dims = 2;
 		IS_BROKEN("/graph/tensors/2", "channels-last needs 3 dimensions or more");
-	case 8:
-		t->size_mul = -1;
-		IS_BROKEN("/graph/tensors/2", "negative size");
-	case 9:
-		t->size_add = -1;
-		IS_BROKEN("/graph/tensors/2", "negative size");
-	case 10:
-		t->data = v;
-		IS_BROKEN("/graph/tensors/2/shape/0",
-			  "tensor 'h' has values, but its shape follows the batch");
-	case 11:
-		t->dim[0].mul = INT64_MAX;
-		IS_BROKEN("/graph/tensors/2/shape/0", "dimension of tensor 'h' is out of range");
-	case 12:
-		t->dim[0].add = -9;
+	case 8: t->size_mul = -1; IS_BROKEN("/graph/tensors/2", "negative size");
+	case 9: t->size_add = -1; IS_BROKEN("/graph/tensors/2", "negative size");
+	case 10: t->data = v; IS_BROKEN("/graph/tensors/2/shape/0",
+					"tensor 'h' has values, but its shape follows the batch");
+	case 11: t->dim[0].mul = INT64_MAX; IS_BROKEN("/graph/tensors/2/shape/0",
+						      "dimension of tensor 'h' is out of range");
+	case 12: t->dim[0].add = -9; IS_BROKEN("/graph/tensors/2/shape/0",
+					       "dimension of tensor 'h' is negative at batch 8");
+	case 13: t->dim[0] = (struct dlb_dim){ 0, -2 };
 		IS_BROKEN("/graph/tensors/2/shape/0", "dimension of tensor 'h' is negative at batch 8");
-	case 13:
-		t->dim[0] = (struct dlb_dim){ 0, -2 };
-		IS_BROKEN("/graph/tensors/2/shape/0", "dimension of tensor 'h' is negative at batch 8");
-	case 14:
-		t->n_dims = 5;
+	case 14: t->n_dims = 5;
 		for (int k = 0; k < 5; k++)
 			t->dim[k] = (struct dlb_dim){ 0, 10000 };
 		IS_BROKEN("/graph/tensors/2", "tensor 'h' is too large");
-	case 15:
-		t->home = 5;
-		IS_BROKEN("/graph/tensors/2/home", "no op 5 (there are 5)");
-	case 16:
-		t->of = 6;
-		IS_BROKEN("/graph/tensors/2/of", "no tensor 6 (there are 6)");
-	case 17:
-		t->name = "w";
-		IS_BROKEN("/graph/tensors/2/name", "tensor 'w' has the name of tensor 1");
-	case 18:
-		g->batch = -1;
-		IS_BROKEN("/graph/batch", "batch -1 is out of range");
-	case 19:
-		g->batch = INT64_MAX;
-		IS_BROKEN("/graph/batch", "batch 9223372036854775807 is out of range");
-	case 20:
-		g->input[0] = -1;
-		IS_BROKEN("/graph/inputs", "no tensor -1");
-	case 21:
-		g->input[0] = 6;
-		IS_BROKEN("/graph/inputs", "no tensor 6");
-	case 22:
-		g->output[0] = -1;
-		IS_BROKEN("/graph/outputs", "no tensor -1");
-	case 23:
-		g->output[0] = 6;
-		IS_BROKEN("/graph/outputs", "no tensor 6");
-	case 24:
-		g->loss = 6;
-		IS_BROKEN("/graph/loss", "no tensor 6 (there are 6)");
-	case 25:
-		g->label = -2;
-		IS_BROKEN("/graph/label", "no tensor -2 (there are 6)");
-	case 26:
-		g->seed = 6;
-		IS_BROKEN("/graph/seed", "no tensor 6 (there are 6)");
+	case 15: t->home = 5; IS_BROKEN("/graph/tensors/2/home", "no op 5 (there are 5)");
+	case 16: t->of = 6; IS_BROKEN("/graph/tensors/2/of", "no tensor 6 (there are 6)");
+	case 17: t->name = "w"; IS_BROKEN("/graph/tensors/2/name", "tensor 'w' has the name of tensor 1");
+	case 18: g->batch = -1; IS_BROKEN("/graph/batch", "batch -1 is out of range");
+	case 19: g->batch = INT64_MAX; IS_BROKEN("/graph/batch", "batch 9223372036854775807 is out of range");
+	case 20: g->input[0] = -1; IS_BROKEN("/graph/inputs", "no tensor -1");
+	case 21: g->input[0] = 6; IS_BROKEN("/graph/inputs", "no tensor 6");
+	case 22: g->output[0] = -1; IS_BROKEN("/graph/outputs", "no tensor -1");
+	case 23: g->output[0] = 6; IS_BROKEN("/graph/outputs", "no tensor 6");
+	case 24: g->loss = 6; IS_BROKEN("/graph/loss", "no tensor 6 (there are 6)");
+	case 25: g->label = -2; IS_BROKEN("/graph/label", "no tensor -2 (there are 6)");
+	case 26: g->seed = 6; IS_BROKEN("/graph/seed", "no tensor 6 (there are 6)");
 	}
 	return (struct broken){ NULL, NULL };
 }
@@ -257,64 +154,23 @@ static bool keep(struct dlb_graph *g, int i)
 	struct dlb_op *o = &g->op[1];
 
 	switch (i) {
-	case 0:
-		return true;
-	case 1:
-		o->in[1] = -1;
-		return true;
-	case 2:
-		o->of = 4;
-		o->colocate = 4;
-		return true;
-	case 3:
-		o->kind = -1;
-		return true;
-	case 4:
-		o->kind = DLB_N_OPS - 1;
-		return true;
-	case 5:
-		t->n_dims = -1;
-		return true;
-	case 6:
-		t->n_dims = 8;
-		return true;
-	case 7:
-		t->n_dims = 3;
-		t->layout = DLB_CHANNELS_LAST;
-		return true;
-	case 8:
-		t->dim[0].add = -8;
-		return true;
-	case 9:
-		t->dim[0] = (struct dlb_dim){ 0, -1 };
-		return true; /* unknown */
-	case 10:
-		t->home = 4;
-		t->of = 5;
-		return true;
-	case 11:
-		g->batch = 0;
-		return true;
-	case 12:
-		g->loss = 5;
-		g->label = 5;
-		g->seed = 5;
-		return true;
-	case 13:
-		g->input[0] = 0;
-		g->output[0] = 5;
-		return true;
-	case 14:
-		g->op[0].colocate = 1;
-		o->colocate = 2;
-		return true;
-	case 15:
-		g->op[2].colocate = 0;
-		o->colocate = 0;
-		g->op[3].colocate = 2;
-		return true;
-	case 16:
-		t->n_dims = 4;
+	case 0: return true;
+	case 1: o->in[1] = -1; return true;
+	case 2: o->of = 4; o->colocate = 4; return true;
+	case 3: o->kind = -1; return true;
+	case 4: o->kind = DLB_N_OPS - 1; return true;
+	case 5: t->n_dims = -1; return true;
+	case 6: t->n_dims = 8; return true;
+	case 7: t->n_dims = 3; t->layout = DLB_CHANNELS_LAST; return true;
+	case 8: t->dim[0].add = -8; return true;
+	case 9: t->dim[0] = (struct dlb_dim){ 0, -1 }; return true;	/* unknown */
+	case 10: t->home = 4; t->of = 5; return true;
+	case 11: g->batch = 0; return true;
+	case 12: g->loss = 5; g->label = 5; g->seed = 5; return true;
+	case 13: g->input[0] = 0; g->output[0] = 5; return true;
+	case 14: g->op[0].colocate = 1; o->colocate = 2; return true;
+	case 15: g->op[2].colocate = 0; o->colocate = 0; g->op[3].colocate = 2; return true;
+	case 16: t->n_dims = 4;
 		for (int k = 0; k < 4; k++)
 			t->dim[k] = (struct dlb_dim){ 0, 10000 };
 		return true;
