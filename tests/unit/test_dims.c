@@ -5,8 +5,8 @@
 #include "graph/passes.h"
 #include "check.h"
 
-/* Names of the dimensions of input x, sizes that are given, and its shape as it is fed (with a T behind it if a
- * Transpose was added), or the message and the cure. */
+/* Names of the dimensions of input x, sizes that are given, and its shape as it is fed (with a T behind it
+ * if a Transpose was added), or the message and the cure. */
 static const struct {
 	const char *name[3], *given[2], *want, *cure;
 } rows[] = {

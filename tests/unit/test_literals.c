@@ -1,5 +1,5 @@
-/* A model in double precision: constants and attributes get the literals that the exporter rounded to single precision, weights and
- * lists keep the file's values; types that attributes name are changed. */
+/* A model in double precision: constants and attributes get the literals that the exporter rounded to
+ * single precision, weights and lists keep the file's values; types that attributes name are changed. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void widens(double v, double want)
 	const double constant = *(const double *)g.tensor[c].data, attribute = g.op[1].attr[0].f;
 	assert(IS(g.tensor[c].dtype, ==, DLB_F64) && IS(g.tensor[x].dtype, ==, DLB_F64) &&
 	       IS(g.dtype, ==, DLB_F64));
-	/* roots may differ in the last digit; half of the digits between single and double precision tell them apart */
+	/* roots may differ in the last digit */
 	if (isfinite(want) && (!(fabs(constant - want) <= 1e-14 * fabs(want)) ||
 			       !(fabs(attribute - want) <= 1e-14 * fabs(want)))) {
 		fprintf(stderr, "%.17g: %.17g, %.17g, not %.17g\n", v, constant, attribute, want);

@@ -1,5 +1,5 @@
-/* Slices of tensors, over random shapes: their elements and indices are those found one by one, a slice of a slice is one of the
- * whole, and what is no slice is refused. */
+/* Slices of tensors, over random shapes: their elements and indices are those found one by one, a slice of
+ * a slice is one of the whole, and what is no slice is refused. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/slice.h"
