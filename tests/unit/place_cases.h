@@ -11,8 +11,8 @@ static void die(const char *what, uint64_t seed, const struct dlb_error *err)
 	abort();
 }
 
-static void problem(struct dlb_problem *p, struct dag *d, int M, const char *schedule, const double *weight,
-		    uint64_t seed)
+static inline void problem(struct dlb_problem *p, struct dag *d, int M, const char *schedule,
+			   const double *weight, uint64_t seed)
 {
 	struct dlb_error err;
 	*p = (struct dlb_problem){ .graph = &d->g,

@@ -1,0 +1,91 @@
+/* Kept results of a unit program: a line for each case, in a header that `PROGRAM --write FILE` writes.
+ * Doubles are printed to five digits. After an intended change of a result: write the header again, and
+ * read which numbers have changed, and why.
+ *
+ *   kept_line("pins heft", "%.5g", s);	the next line: "pins heft: 1.5"
+ *   kept_add(x, n)			ints that become part of the next line's checksum; kept_text for a string
+ *   return kept_end(argc, argv, lines, DLB_LEN(lines)); */
+#ifndef DLB_TESTS_KEPT_H
+#define DLB_TESTS_KEPT_H
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT_MOST = 4000, KEPT_WIDTH = 96 };
+static char *kept_line_at[KEPT_MOST];
+static int n_kept;
+static uint64_t kept_sum = 14695981039346656037u;
+
+static inline void kept_text(const char *text)
+{
+	for (; *text; text++)
+		kept_sum = (kept_sum ^ (unsigned char)*text) * 1099511628211u;
+	kept_sum = (kept_sum ^ 10) * 1099511628211u;
+}
+
+static inline void kept_add(const int *x, int n)
+{
+	for (int i = 0; i < n; i++)
+		kept_sum = (kept_sum ^ (uint64_t)(uint32_t)x[i]) * 1099511628211u;
+}
+
+static inline void kept_real(double x)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.5g", x + 0.);
+	kept_text(text);
+}
+
+/* Ends a line: its name, what the format says, and the checksum of all that was added since the last line. */
+__attribute__((format(printf, 2, 3))) static inline void kept_line(const char *name, const char *format, ...)
+{
+	char text[4096];
+	va_list more;
+	int n = snprintf(text, sizeof text, "%s: ", name);
+
+	va_start(more, format);
+	n += vsnprintf(text + n, sizeof text - (size_t)n, format, more);
+	va_end(more);
+	for (int i = 0; i < n && i < (int)sizeof text; i++) /* a line of C, whatever a message quotes */
+		if (strchr("\"\\\n", text[i]))
+			text[i] = text[i] == '\n' ? '|' : '\'';
+	if (n > KEPT_WIDTH - 13) { /* a long text becomes part of the checksum */
+		kept_text(text);
+		text[KEPT_WIDTH - 13] = 0;
+	}
+	n = (int)strlen(text);
+	snprintf(text + n, sizeof text - (size_t)n, " %08" PRIx32, (uint32_t)(kept_sum ^ kept_sum >> 32));
+	kept_sum = 14695981039346656037u;
+	if (n_kept == KEPT_MOST)
+		abort();
+	kept_line_at[n_kept++] = strdup(text);
+}
+
+static inline int kept_end(int argc, char **argv, const char *const *line, int n)
+{
+	int unlike = n != n_kept;
+
+	if (argc == 3 && !strcmp(argv[1], "--write")) {
+		FILE *f = fopen(argv[2], "w");
+
+		if (!f)
+			return 2;
+		for (int i = 0; i < n_kept; i++)
+			fprintf(f, "\"%s\",\n", kept_line_at[i]);
+		return fclose(f) ? 2 : 0;
+	}
+	if (n != n_kept)
+		fprintf(stderr, "%d lines are kept, %d are made\n", n, n_kept);
+	for (int i = 0; i < n && i < n_kept; i++)
+		if (strcmp(line[i], kept_line_at[i]) && unlike++ < 10)
+			fprintf(stderr, "kept: %s\nmade: %s\n", line[i], kept_line_at[i]);
+	for (int i = 0; i < n_kept; i++)
+		free(kept_line_at[i]);
+	if (!unlike)
+		printf("%d kept results\n", n);
+	return unlike > 0;
+}
+#endif
