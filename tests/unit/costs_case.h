@@ -1,5 +1,5 @@
-/* A random training graph with work in FLOP and bytes, a cluster of several kinds, memories and hosts, a profile that
- * measured some of its ops, and the costs that are fitted to them. */
+/* A random training graph with work in FLOP and bytes, a cluster of several kinds, memories and hosts, a
+ * profile that measured some of its ops, and the costs that are fitted to them. */
 #ifndef DLB_TESTS_COSTS_CASE_H
 #define DLB_TESTS_COSTS_CASE_H
 #include <jansson.h>
@@ -97,7 +97,8 @@ static inline void costs_measure(struct costs *x, struct dlb_rng *r, uint64_t se
 		for (int i = 0; i < p->n_rows; i++) {
 			struct dlb_profile_row *row = &p->row[i];
 			const struct dlb_op *o = &g->op[row->op[0]];
-			const bool missing = dlb_rng_below(r, k ? 2 : 5) == 0, none = dlb_rng_below(r, 25) == 0;
+			const bool missing = dlb_rng_below(r, k ? 2 : 5) == 0,
+				   none = dlb_rng_below(r, 25) == 0;
 
 			row->workspace_bytes[at] = 64 * (double)dlb_rng_below(r, 9);
 			for (int b = 0; b < p->n_batches; b++) {

@@ -3,7 +3,7 @@
  * read which numbers have changed, and why.
  *
  *   kept_line("pins heft", "%.5g", s);	the next line: "pins heft: 1.5"
- *   kept_add(x, n)			ints that become part of the next line's checksum; kept_text for a string
+ *   kept_add(x, n)			ints, part of the next line's checksum; kept_text for a string
  *   return kept_end(argc, argv, lines, DLB_LEN(lines)); */
 #ifndef DLB_TESTS_KEPT_H
 #define DLB_TESTS_KEPT_H
@@ -102,13 +102,13 @@ static inline void kept_json(const json_t *x)
 	size_t i;
 
 	if (json_is_object(x))
-		json_object_foreach((json_t *)x, key, v) {
+		json_object_foreach((json_t *)x, key, v)
+		{
 			kept_text(key);
 			kept_json(v);
 		}
 	else if (json_is_array(x))
-		json_array_foreach(x, i, v)
-			kept_json(v);
+		json_array_foreach(x, i, v) kept_json(v);
 	else if (json_is_string(x))
 		kept_text(json_string_value(x));
 	else if (json_is_real(x))

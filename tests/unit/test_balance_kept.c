@@ -1,5 +1,6 @@
-/* Kept results of both balancing rules: the section after every round of small simulated runs, whose nodes are unequal and
- * noisy, become slower and faster, are excluded, and whose plans repeat. kept.h says how they are replaced. */
+/* Kept results of both balancing rules: the section after every round of small simulated runs, whose nodes
+ * are unequal and noisy, become slower and faster, are excluded, and whose plans repeat. kept.h says how
+ * they are replaced. */
 #include <jansson.h>
 #include <math.h>
 #include "check.h"

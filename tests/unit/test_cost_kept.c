@@ -1,6 +1,6 @@
-/* Kept results of costs on small random graphs: rooflines fitted to some measurements, times of all ops on all kinds, between
- * and beyond the measured batches, under all optimizers, in several memories; bytes, sums, splits and transfers.
- * kept.h says how they are replaced. */
+/* Kept results of costs on small random graphs: rooflines fitted to some measurements, times of all ops on
+ * all kinds, between and beyond the measured batches, under all optimizers, in several memories; bytes,
+ * sums, splits and transfers. kept.h says how they are replaced. */
 #include "costs_case.h"
 #include "optim/optim.h"
 
@@ -44,7 +44,9 @@ static void keep_memory(const char *name, const struct costs *x)
 
 			for (int m = 0; m < 2; m++)
 				for (int b = 0; b < DLB_N_BUFFERS; b++)
-					use.bytes[m][b] = how == 3 ? 1e6 * (m + b) : how == b ? 1e5 * m : 1e5 * (1 - m);
+					use.bytes[m][b] = how == 3 ? 1e6 * (m + b) :
+							  how == b ? 1e5 * m :
+								     1e5 * (1 - m);
 			for (int d = 0; d < 3; d++) {
 				const double s = dlb_cost_use_s(c, i, d, 6, how ? &use : NULL);
 
@@ -93,8 +95,10 @@ static void keep_fit(const char *name, const struct costs *x)
 
 		kept_text(y->worst ? y->worst : "");
 		kept_real(y->worst_error);
-		kept_line(name, "%s %s: %d samples, %.5g s, %.5g, %.5g, errors %.4g, %.4g", y->kind, y->work, y->n,
-			  kept_tidy(y->launch_s), kept_tidy(y->flop_efficiency), kept_tidy(y->bytes_efficiency), kept_tidy(y->median_error), kept_tidy(y->blind_error));
+		kept_line(name, "%s %s: %d samples, %.5g s, %.5g, %.5g, errors %.4g, %.4g", y->kind, y->work,
+			  y->n, kept_tidy(y->launch_s), kept_tidy(y->flop_efficiency),
+			  kept_tidy(y->bytes_efficiency), kept_tidy(y->median_error),
+			  kept_tidy(y->blind_error));
 	}
 	for (int k = 0; k < c->n_kinds; k++) {
 		kept_real(c->accumulate_Bps[k]);
@@ -143,7 +147,8 @@ static void keep_rooflines(uint64_t seed)
 	}
 	for (int n = 1; n <= 12; n += 1 + n / 3) {
 		struct dlb_roofline a = { 1e-6, 1e-10, 1e-9 }, b = a;
-		const struct dlb_roofline_samples s = { flop, bytes, time_s, NULL, n }, w = { flop, bytes, time_s, weight, n };
+		const struct dlb_roofline_samples s = { flop, bytes, time_s, NULL, n },
+						  w = { flop, bytes, time_s, weight, n };
 
 		dlb_roofline_fit(&a, &s);
 		dlb_roofline_fit(&b, &w);

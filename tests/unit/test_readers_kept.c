@@ -1,6 +1,7 @@
-/* Kept results of the readers of sections. In a good section, each member and each element in turn is left out, becomes a
- * value of another type, or a number at and beyond every limit; an unknown member is added to each object. The line of a member
- * is a checksum of the answers: the message, or the section as it is written again. kept.h says how they are replaced. */
+/* Kept results of the readers of sections. In a good section, each member and each element in turn is left
+ * out, becomes a value of another type, or a number at and beyond every limit; an unknown member is added
+ * to each object. The line of a member is a checksum of the answers: the message, or the section as it is
+ * written again. kept.h says how they are replaced. */
 #include "costs_case.h"
 #include "balance/balance.h"
 #include "doc/doc.h"
@@ -66,12 +67,50 @@ static int read_balance(const struct dlb_doc *d, json_t **back, struct dlb_error
 /* ---- changes ---- */
 
 static const char *const values[] = {
-	"null", "true", "false", "\"x\"", "\"\"", "\"cpu\"", "\"h0\"", "[]", "{}", "[1]", "[null]", "-1", "0", "1", "2", "3",
-	"4", "64", "65", "-1.0", "0.5", "1e-13", "1e-9", "9e-10", "1e3", "1001", "1e6", "1048576", "1048577", "1.1e9", "1e9",
-	"1e12", "1.1e12", "1e18", "1.1e18", "1e24", "1.1e24", "1.1e30", "1099511627776", "1099511627777",
+	"null",
+	"true",
+	"false",
+	"\"x\"",
+	"\"\"",
+	"\"cpu\"",
+	"\"h0\"",
+	"[]",
+	"{}",
+	"[1]",
+	"[null]",
+	"-1",
+	"0",
+	"1",
+	"2",
+	"3",
+	"4",
+	"64",
+	"65",
+	"-1.0",
+	"0.5",
+	"1e-13",
+	"1e-9",
+	"9e-10",
+	"1e3",
+	"1001",
+	"1e6",
+	"1048576",
+	"1048577",
+	"1.1e9",
+	"1e9",
+	"1e12",
+	"1.1e12",
+	"1e18",
+	"1.1e18",
+	"1e24",
+	"1.1e24",
+	"1.1e30",
+	"1099511627776",
+	"1099511627777",
 };
 
-static void answer(int (*read)(const struct dlb_doc *, json_t **, struct dlb_error *), const struct dlb_doc *d)
+static void answer(int (*read)(const struct dlb_doc *, json_t **, struct dlb_error *),
+		   const struct dlb_doc *d)
 {
 	struct dlb_error err = { .what = "" };
 	json_t *back = NULL;
@@ -129,8 +168,7 @@ static void walk(const struct walk *w, json_t *v, const char *at)
 		json_t *ignored;
 		int n = 0;
 
-		json_object_foreach(v, k, ignored)
-			key[n++] = strdup(k);
+		json_object_foreach(v, k, ignored) key[n++] = strdup(k);
 		json_object_set_new(v, "unknown", json_integer(1));
 		answer(w->read, w->d);
 		json_object_del(v, "unknown");
@@ -174,16 +212,23 @@ static void section(struct dlb_doc *d, const char *name, json_t *good,
 }
 
 static const char balance[] =
-	"{\"rule\":\"log\",\"round\":3,\"first_round\":1,\"stable\":2,\"converged\":false,\"keep\":true,\"reason\":\"cycle\","
-	"\"weights\":[1.2,0.8],\"kappa\":[1,2],\"kappa_mean\":[1.1,1.9],\"kappa_rounds\":[3,1],\"settled\":[1,2],"
-	"\"spread\":0.02,\"spread_rounds\":3,\"eta\":0.8,\"last_sign\":[0,-1],\"hold\":1,\"hold_off\":2,\"expected_s\":0.5,"
-	"\"floor_s\":0.25,\"best\":{\"step_s\":0.75,\"step_se_s\":0.125,\"rounds\":2,\"plan_hash\":\"0123456789abcdef\","
+	"{\"rule\":\"log\",\"round\":3,\"first_round\":1,\"stable\":2,\"converged\":false,\"keep\":true,"
+	"\"reason\":\"cycle\","
+	"\"weights\":[1.2,0.8],\"kappa\":[1,2],\"kappa_mean\":[1.1,1.9],\"kappa_rounds\":[3,1],\"settled\":["
+	"1,2],"
+	"\"spread\":0.02,\"spread_rounds\":3,\"eta\":0.8,\"last_sign\":[0,-1],\"hold\":1,\"hold_off\":2,"
+	"\"expected_s\":0.5,"
+	"\"floor_s\":0.25,\"best\":{\"step_s\":0.75,\"step_se_s\":0.125,\"rounds\":2,\"plan_hash\":"
+	"\"0123456789abcdef\","
 	"\"weights\":[1.5,0.5],\"replicas\":[[0],[1]],\"power\":[16,8]},\"best_placement\":[0,0,1,0],"
 	"\"links\":[{\"link\":1,\"factor\":0.1,\"suspected\":true,\"unseen\":1,\"patience\":2,\"trial\":3}],"
 	"\"samples\":[{\"node\":1,\"tensor\":\"x0\",\"time_s\":0.005}],"
-	"\"history\":[{\"round\":1,\"step_s\":1.5,\"step_se_s\":0.1,\"predicted_step_s\":1.25,\"expected_s\":1.4,"
-	"\"max_excess_s\":0.2,\"mean_excess_s\":0.1,\"test_a\":true,\"test_b\":false,\"held\":true,\"rolled_back\":false,"
-	"\"changed\":true,\"noisy\":false,\"decision\":\"does not pay\",\"gain_s\":0.01,\"price_s\":3.5,\"drift\":1.1,"
+	"\"history\":[{\"round\":1,\"step_s\":1.5,\"step_se_s\":0.1,\"predicted_step_s\":1.25,\"expected_s\":"
+	"1.4,"
+	"\"max_excess_s\":0.2,\"mean_excess_s\":0.1,\"test_a\":true,\"test_b\":false,\"held\":true,\"rolled_"
+	"back\":false,"
+	"\"changed\":true,\"noisy\":false,\"decision\":\"does not "
+	"pay\",\"gain_s\":0.01,\"price_s\":3.5,\"drift\":1.1,"
 	"\"plan_hash\":\"fedcba9876543210\",\"moved_ops\":4,\"weights\":[1,1]}]}";
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
-/* Kept results of the choice of ops to run again: on random plans over one to four nodes, with several parts of the memory that
- * they need without it, under several schedules; and of estimates of moves. kept.h says how they are replaced. */
+/* Kept results of the choice of ops to run again: on random plans over one to four nodes, with several
+ * parts of the memory that they need without it, under several schedules; and of estimates of moves. kept.h
+ * says how they are replaced. */
 #include "place_worlds.h"
 #include "place/estimate.h"
 #include "place/fit.h"

@@ -1,6 +1,6 @@
-/* Kept results of dlb-place's work on a document: first plans under all of its options, plans made again under others, and
- * under the weights and kappas of a balance; with each plan the warnings, or the message why there is none. kept.h says how
- * they are replaced. */
+/* Kept results of dlb-place's work on a document: first plans under all of its options, plans made again
+ * under others, and under the weights and kappas of a balance; with each plan the warnings, or the message
+ * why there is none. kept.h says how they are replaced. */
 #include <jansson.h>
 #include "place_worlds.h"
 #include <stddef.h>
