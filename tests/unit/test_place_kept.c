@@ -74,7 +74,7 @@ static bool wanted(const struct world *w, const struct variant *v, const struct 
 
 	if (!strcmp(x->name, "by-kind"))
 		return false;
-	return strcmp(x->name, "auto") ? (i + j + k) % 3 == 0 : (i + j) % 2 == 0;
+	return strcmp(x->name, "auto") ? (i + j + k) % 3 == 0 : (i + j) % 3 == 0;
 }
 
 static void all_placers(const struct world *w, const struct variant *v)

@@ -294,7 +294,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < DLB_LEN(worlds); i++)
 		for (int j = 0; j < DLB_LEN(variants); j++) {
 			for (int k = 0; k < DLB_LEN(ways); k++)
-				if ((i + j + k) % 4 == 0)
+				if ((i + j + k) % 5 == 0)
 					shared(&worlds[i], &variants[j], &ways[k]);
 			if ((i + j) % 3 == 0 && (i < 2 || j < 1))
 				scheduled(&worlds[i], &variants[j], (i + j) % 2 ? 2 : i, j % 2);
