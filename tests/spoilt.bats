@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Programs that are spoilt, one place at a time: what the verifier answers. build/tests/spoilt-programs spoils them;
-# tests/data/spoilt/write says how these answers are replaced.
+# Programs and sections that are spoilt, one place at a time: what the verifier and the readers answer. build/tests/spoilt-programs
+# and spoilt-sections spoil them; tests/data/spoilt/write says how these answers are replaced.
 load helper
 
 spoilt() { # CASE
@@ -25,7 +25,16 @@ spoilt() { # CASE
 @test "spoilt programs: offloaded states" { spoilt pool; }
 @test "spoilt programs: offloaded activations" { spoilt activations; }
 @test "spoilt programs: offloaded weights" { spoilt weights; }
-@test "every case of spoilt programs has its test" {
-	diff <(sed -n 's/^\([a-z0-9]*\) | [0-9]* | .*/\1/p' "$BATS_TEST_DIRNAME/data/spoilt/write" | sort) \
+@test "spoilt sections: a report with all its members" { spoilt report; }
+@test "spoilt sections: a plan with options of placement" { spoilt plan; }
+@test "spoilt sections: a plan of replicas" { spoilt shared; }
+@test "spoilt sections: a plan of replicas that average weights" { spoilt averaged; }
+@test "spoilt sections: a plan of replicas that sum moments" { spoilt moments; }
+@test "spoilt sections: a plan of compressed sums" { spoilt packed; }
+@test "spoilt sections: an asynchronous plan" { spoilt async; }
+@test "spoilt sections: a plan with ops that run again" { spoilt rerun; }
+@test "spoilt sections: a plan with offloaded data" { spoilt far; }
+@test "every case of spoilt programs and sections has its test" {
+	diff <(sed -n 's/^\([a-z0-9]*\) | [0-9a-z]* | .*/\1/p' "$BATS_TEST_DIRNAME/data/spoilt/write" | sort) \
 		<(sed -n 's/^@test .*{ spoilt \(.*\); }$/\1/p' "$BATS_TEST_FILENAME" | sort)
 }
