@@ -1,9 +1,9 @@
 /* Spoils the programs of a plan in every way that it knows, one at a time, and prints the verifier's answers:
  *     spoilt-programs DOC STRIDE [WAY]
- * Each STRIDE-th instruction, place, bucket and weight of each node is spoilt. For each way: a checksum of all
- * answers, in their order; then how often each answer came, in short, without its numbers and names.
- * "accepted" is right where the order of two instructions does not matter; an accepted program must end in the
- * simulator. WAY: prints all answers of that way, in full. */
+ * Each STRIDE-th instruction, place, bucket and weight of each node is spoilt. For each way: a checksum of
+ * all answers, in their order; then how often each answer came, in short, without its numbers and names.
+ * "accepted" is right where the order of two instructions does not matter; an accepted program must end in
+ * the simulator. WAY: prints all answers of that way, in full. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *     spoilt-sections DOC plan|report
  * Members with the same answers, by their JSON Pointers; then the values that they were given, by answer. A
  * refusal's numbers are #, names in quotes '. "same": read, and written again as it is; "other": read, and
- * written as something else, or not at all. Of arrays, and of objects whose members are numbers, the first and
- * the last member are spoilt. */
+ * written as something else, or not at all. Of arrays, and of objects whose members are numbers, the first
+ * and the last member are spoilt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
