@@ -39,7 +39,7 @@ static int read_buddies(const struct dlb_ref *o, struct dlb_report *out, struct 
 
 	if (dlb_get_array(o, "buddies", DLB_NEED, &list, &n, err))
 		return -1;
-	if (n && n != out->n_nodes)
+	if (n != out->n_nodes && (n || out->buddy.sent_bytes > 0))
 		return dlb_ref_fail(&list, err, "has %d entries, there are %d nodes", n, out->n_nodes);
 	out->buddy.buddy = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->buddy.buddy);
 	for (int i = 0; i < n; i++) {
