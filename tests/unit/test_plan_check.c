@@ -109,7 +109,7 @@ static int no_update(struct dlb_plan *p)
 #define IN_ORDER ": an op runs its micro-batches in order, an update runs once, as -1"
 static const struct {
 	int (*spoil)(struct dlb_plan *p);
-	const char *where, *what;	/* where NULL: the item */
+	const char *where, *what; /* where NULL: the item */
 } faults[] = {
 	{ too_few_ops, "/plan/placement", "5 ops are placed, the graph has 6" },
 	{ too_many_nodes, "/plan/nodes", "3 nodes, the cluster has 2" },
@@ -143,7 +143,8 @@ int main(void)
 		assert(IS(dlb_plan_check(&p, &d.c, &err), ==, 0));
 		snprintf(where, sizeof where, "/plan/nodes/0/order/%d", faults[i].spoil(&p));
 		assert(IS(dlb_plan_check(&p, &d.c, &err), ==, -1));
-		assert(SAME(err.where, faults[i].where ? faults[i].where : where) && SAME(err.what, faults[i].what));
+		assert(SAME(err.where, faults[i].where ? faults[i].where : where) &&
+		       SAME(err.what, faults[i].what));
 		dlb_plan_release(&p);
 	}
 	dag_release(&d);
