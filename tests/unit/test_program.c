@@ -706,6 +706,9 @@ static void test_memory(void)
 	d.cl.node[1].memory_bytes -= 1;
 	assert(IS(dlb_program_verify(&g, &d.c, &err), ==, -1) && IS(err.status, ==, 1) &&
 	       HAS(err.what, "node 1"));
+	d.cl.node[1].memory_bytes += 1;
+	d.cl.node[0].memory_bytes -= 1;
+	assert(IS(dlb_program_verify(&g, &d.c, &err), ==, -1) && HAS(err.what, "node 0"));
 	dlb_program_release(&g);
 	end(&d, &p);
 }
