@@ -60,13 +60,14 @@ static const char *read_shape(const char *s, struct dlb_desc *d)
 /* Adds operand k described by s; *wanted: whether its gradient is tested. */
 static int add_input(struct dlb_graph *g, int k, const char *s, bool *wanted)
 {
-	static const char letters[] = "fpgkrqilb";
+	static const char letters[] = "fpgkrqiljb";
 	char name[32], kind = *s;
 	struct dlb_desc d = { .dtype = kind == 'b'                ? DLB_BOOL :
 				       kind == 'i' || kind == 'l' ? DLB_I64 :
+				       kind == 'j'                ? DLB_I32 :
 								    twist.real };
 	struct dlb_tensor *t;
-	double value[16] = { 0 };
+	double value[64] = { 0 };
 	long bound = 0;
 	char *data;
 	int id, n = 0;
@@ -96,8 +97,9 @@ static int add_input(struct dlb_graph *g, int k, const char *s, bool *wanted)
 	data = dlb_arena_alloc(&g->arena, dlb_desc_bytes(&d) + 8);
 	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
 		dlb_value_set(data, d.dtype, i,
-			      rounded(n           ? value[i] :
-				      kind == 'l' ? (double)dlb_rng_below(&rng, (uint64_t)bound) :
+			      rounded(n ? value[i] :
+				      kind == 'l' || kind == 'j' ?
+					  (double)dlb_rng_below(&rng, (uint64_t)bound) :
 				      kind == 'b' ? (double)dlb_rng_below(&rng, 2) :
 						    number(kind)));
 	for (int64_t i = 0; i < dlb_desc_count(&d) && k == twist.odd && kind != 'b' && d.dtype == DLB_I64;
