@@ -105,12 +105,134 @@ static void values(void)
 	assert(IS(dlb_value_real(store, DLB_U64, 0), ==, 0x1p63));
 }
 
+/* Every type beside its neighbours: whole numbers, and the ends of int64 for what lies beyond. */
+static void all_types(void)
+{
+	static const double whole[] = { 0, 1, 2, 7, 100, 127 };
+	int64_t store[8];
+
+	for (int t = 0; t < DLB_N_DTYPES; t++) {
+		const bool is_bool = t == DLB_BOOL,
+			   has_sign = dlb_dtype_is_float(t) || (t >= DLB_I8 && t <= DLB_I64);
+		for (int i = 0; i < (int)(2 * sizeof whole / sizeof *whole); i++) {
+			const double v = whole[i / 2] * (i % 2 && has_sign ? -1 : 1),
+				     want = is_bool ? v != 0 : v;
+
+			for (int by_int = 0; by_int < 2; by_int++) {
+				memset(store, 0x5a, sizeof store);
+				const double left = dlb_value_real(store, t, 2),
+					     right = dlb_value_real(store, t, 4);
+				if (by_int)
+					dlb_value_set_int(store, t, 3, (int64_t)v);
+				else
+					dlb_value_set(store, t, 3, v);
+				assert(IS(dlb_value_real(store, t, 3), ==, want) &&
+				       IS(dlb_value_int(store, t, 3), ==, (int64_t)want));
+				assert(IS(dlb_value_real(store, t, 2), ==, left) &&
+				       IS(dlb_value_real(store, t, 4), ==, right));
+			}
+		}
+	}
+	static const struct {
+		double v;
+		int64_t i;
+	} ends[] = {
+		{ 0x1p63, INT64_MAX },
+		{ 0x1p70, INT64_MAX },
+		{ -0x1p63, INT64_MIN },
+		{ -0x1p64, INT64_MIN },
+		{ 0x1p62, (int64_t)1 << 62 },
+		{ INFINITY, INT64_MAX },
+		{ -2.75, -2 },
+		{ 2.75, 2 },
+		{ NAN, 0 },
+	};
+	for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+		dlb_value_set(store, DLB_I64, 0, ends[k].v);
+		dlb_value_set(store, DLB_F64, 1, ends[k].v);
+		assert(IS(store[0], ==, ends[k].i) && IS(dlb_value_int(store, DLB_F64, 1), ==, ends[k].i));
+	}
+	/* beyond the largest numbers of u64; a wide type's low bits in a narrow one */
+	dlb_value_set(store, DLB_U64, 0, 0x1p64);
+	assert(IS((uint64_t)store[0], ==, UINT64_MAX) && IS(dlb_value_real(store, DLB_U64, 0), ==, 0x1p64));
+	dlb_value_set(store, DLB_U64, 0, 0x1p63 + 2048);
+	assert(IS((uint64_t)store[0], ==, ((uint64_t)1 << 63) + 2048));
+	dlb_value_set(store, DLB_U64, 0, 7);
+	assert(IS(store[0], ==, 7));
+	dlb_value_set_int(store, DLB_U8, 0, 300);
+	dlb_value_set_int(store, DLB_I16, 1, -70000);
+	assert(IS(dlb_value_int(store, DLB_U8, 0), ==, 44) &&
+	       IS(dlb_value_int(store, DLB_I16, 1), ==, -70000 + 65536));
+}
+
+/* Halves next to the ends: the largest finite one, what rounds to infinity, and the smallest normal one. */
+static void ends_of_halves(void)
+{
+	static const struct {
+		double v, f16, bf16;
+	} rows[] = {
+		{ 65519, 65504, 65536 },
+		{ 65520, INFINITY, 65536 },
+		{ -65520, -INFINITY, -65536 },
+		{ 0x1p-14, 0x1p-14, 0x1p-14 },
+		{ 0x1.ff8p-15, 0x1.ff8p-15, 0x1p-14 },
+		{ 0x1.8p-25, 0x1p-24, 0x1.8p-25 },
+		{ 0x1p-25, 0, 0x1p-25 },
+		{ 1 + 3.0 / 2048, 1 + 2.0 / 1024, 1 },
+		{ 1 + 1.0 / 256, 1 + 4.0 / 1024, 1 },
+		{ 1 + 3.0 / 256, 1 + 12.0 / 1024, 1 + 4.0 / 256 },
+	};
+	uint16_t h[2];
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		dlb_value_set(h, DLB_F16, 1, rows[i].v);
+		assert(IS(dlb_value_real(h, DLB_F16, 1), ==, rows[i].f16));
+		dlb_value_set(h, DLB_BF16, 1, rows[i].v);
+		assert(IS(dlb_value_real(h, DLB_BF16, 1), ==, rows[i].bf16));
+	}
+}
+
+/* Strides and texts of few dimensions; the layout of what is broadcast; products of some dimensions. */
+static void layouts(void)
+{
+	struct dlb_desc d = { .dtype = DLB_F16,
+			      .layout = DLB_CHANNELS_LAST,
+			      .n_dims = 3,
+			      .dim = { 2, 3, 4 } },
+			row = { .dtype = DLB_F16, .n_dims = 1, .dim = { 4 } }, out,
+			same = { .dtype = DLB_F16, .n_dims = 3, .dim = { 1, 3, 4 } };
+	int64_t s[DLB_MAX_DIMS];
+	char buf[80] = "x";
+
+	dlb_desc_strides(&d, s);
+	assert(IS(s[0], ==, 12) && IS(s[1], ==, 1) && IS(s[2], ==, 3));
+	assert(SAME(dlb_desc_str(&d, buf, sizeof buf), "f16[2,3,4]:channels-last") &&
+	       IS(dlb_desc_bytes(&d), ==, 48) && IS(dlb_desc_range(&d, 1, 3), ==, 12) &&
+	       IS(dlb_desc_range(&d, 0, 2), ==, 6) && IS(dlb_desc_range(&d, 2, 2), ==, 1));
+	assert(!dlb_broadcast(&d, &row, &out) && IS(out.layout, ==, DLB_CHANNELS_LAST));
+	assert(!dlb_broadcast(&row, &d, &out) && IS(out.layout, ==, DLB_CHANNELS_LAST) &&
+	       IS(out.dtype, ==, DLB_F16));
+	assert(!dlb_broadcast(&same, &d, &out) && IS(out.layout, ==, DLB_CHANNELS_LAST) &&
+	       IS(out.dim[0], ==, 2));
+	assert(!dlb_broadcast(&d, &same, &out) && IS(out.layout, ==, DLB_CHANNELS_LAST));
+	d.dim[0] = 1; /* of two as large, the first one's */
+	assert(!dlb_broadcast(&same, &d, &out) && IS(out.layout, ==, DLB_PLAIN));
+	d.n_dims = 2; /* has no channels apart */
+	dlb_desc_strides(&d, s);
+	assert(IS(s[0], ==, 3) && IS(s[1], ==, 1) && SAME(dlb_desc_str(&d, buf, sizeof buf), "f16[1,3]"));
+	assert(SAME(dlb_desc_str(&d, buf, 5), "f16[") && IS(dlb_desc_str(&d, buf, 0), ==, (char *)buf) &&
+	       SAME(buf, "f16["));
+}
+
 int main(void)
 {
 	types();
 	shapes();
 	counts();
 	values();
+	all_types();
+	ends_of_halves();
+	layouts();
 	puts("dtypes, strides, broadcasting, counts and single values hold");
 	return 0;
 }
