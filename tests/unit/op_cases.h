@@ -5,7 +5,7 @@
 /* Inputs, separated by blanks:
  *     f2x3      float, random in [-1, 1], differentiated        p2x3    the same in [0.5, 1.5]    g2x3  the same in [1.5, 2.5]
  *     k2x3      float constant, random in [0.5, 1.5]            r=0.3   float constant, a scalar
- *     q=1,2     float list    i=1,2     i64 list    l4x2<5  i64 labels below 5 (j: i32)          b=1     bool scalar    b2x3  bools    -  absent
+ *     q=1,2     float list    i=1,2     i64 list    l4x2<5  i64 labels below 5    j4x2<5  i32    b=1     bool scalar    b2x3  bools    -  absent
  * Attributes: name=1 integer, 1.0 real, word string, 1,2 or 1, list of integers. */
 static const struct test_case {
 	const char *type;

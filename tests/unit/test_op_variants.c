@@ -1,10 +1,10 @@
-/* Every case of op_cases.h and op_plain_cases.h, and the same with one thing changed: a dimension or an integer
- * by one, a real number, a dimension or an entry more or less, an operand or attribute left out, another type, a
- * letter of a string, more outputs, the output that is differentiated, the opset. What comes of it, the refusal
- * word for word or FLOP and bytes of every op and all values of outputs and gradients to 17 bits, is compared with
- * tests/data/op-variants, which has one line for each case: how many variants ran, how many were refused, and a
- * checksum of all; so is what the backward ops infer if one operand changes. In f32 the results are near those in
- * f64.
+/* Every case of op_cases.h and op_plain_cases.h, and the same with one thing changed: a dimension or an
+ * integer by one, a real number, a dimension or an entry more or less, an operand or attribute left out,
+ * another type, a letter of a string, more outputs, the output that is differentiated, the opset. What
+ * comes of it, the refusal word for word or FLOP and bytes of every op and all values of outputs and
+ * gradients to 17 bits, is compared with tests/data/op-variants, which has one line for each case: how
+ * many variants ran, how many were refused, and a checksum of all; so is what the backward ops infer if
+ * one operand changes. In f32 the results are near those in f64.
  *
  *     test_op_variants -w >tests/data/op-variants	writes them again, after an intended change
  *     test_op_variants -v [TYPE]			prints the variants */
@@ -147,7 +147,7 @@ static void say_inferred(struct dlb_op_io *io, struct dlb_desc *changed, struct 
 	*changed = was;
 }
 
-/* Each operand of op o with a dimension one more or one less, a dimension fewer or further, or of another type. */
+/* Each operand of op o with a dimension of one more or one less, one dimension more or less, another type. */
 static void vary_operands(const struct machine *m, const struct dlb_op *o)
 {
 	static const enum dlb_dtype types[] = { DLB_F32, DLB_I64, DLB_BF16 };
