@@ -1,4 +1,4 @@
-/* Cases of operators without a gradient, in the form of op_cases.h. */
+/* Cases of operators without a gradient, and of rarer attributes, in the form of op_cases.h. */
 #ifndef DLB_TESTS_OP_PLAIN_CASES_H
 #define DLB_TESTS_OP_PLAIN_CASES_H
 
@@ -70,5 +70,43 @@ static const struct test_case plain_cases[] = {
 	{ "Neg", 17, "l3x4<9", "", 0, 0 },
 	{ "Abs", 17, "i=-3,0,4", "", 0, 0 },
 	{ "MaxPool", 17, "f1x2x5x6", "kernel_shape=2,3 strides=2,1 pads=0,1,1,1 storage_order=1", 2, 1 },
+	/* rarer attributes */
+	{ "Dropout", 17, "f2x4x3 r=0.5 b=1", "slice=1,8,1,2,4", 2, 0 },
+	{ "Dropout", 17, "f4x3 r=0.3 b=1", "slice=0,8,2,3,2", 0, 0 },
+	{ "Dropout", 11, "f3x4", "ratio=0.3", 2, 0 },
+	{ "Gather", 17, "f5x3 l4<5", "padding=2", 0, 0 },
+	{ "Gather", 17, "f5x3 l4<9", "first=2 of=9 padding=7", 0, 0 },
+	{ "Attention", 23, "f2x2x3x4 f2x2x5x4 f2x2x5x3 f3x7 f2x2x2x4 f2x2x2x3", "qk_matmul_output_mode=1", 4,
+	  0 },
+	{ "Attention", 23, "f2x2x3x4 f2x2x5x4 f2x2x5x3", "qk_matmul_output_mode=3 softcap=0.7", 4, 0 },
+	{ "Resize", 13, "f3x4 - q=2,1.5", "mode=nearest nearest_mode=ceil", 0, 0 },
+	{ "Resize", 13, "f3x4 - q=1.7,0.5", "mode=nearest nearest_mode=round_prefer_ceil", 0, 0 },
+	{ "Resize", 13, "f3x4 - q=1.7,0.5", "mode=linear coordinate_transformation_mode=pytorch_half_pixel",
+	  0, 0 },
+	{ "AveragePool", 19, "f1x2x6x7",
+	  "kernel_shape=2,3 dilations=2,1 strides=1,2 pads=1,0,0,1 ceil_mode=1", 0, 0 },
+	{ "AveragePool", 19, "f1x2x7", "kernel_shape=3, auto_pad=SAME_UPPER strides=2,", 0, 0 },
+	{ "Conv", 17, "f1x2x7x6 f2x2x3x2", "auto_pad=SAME_UPPER strides=2,2", 0, 0 },
+	{ "Conv", 17, "f1x2x7x6 f2x2x3x2", "dilations=2,3 pads=1,2,0,1", 0, 0 },
+	{ "ConvTranspose", 17, "f1x2x3 f2x2x3", "output_shape=8, strides=3,", 0, 0 },
+	{ "ConvTranspose", 17, "f1x2x3x4 f2x2x3x2", "auto_pad=SAME_LOWER strides=2,2 dilations=1,2", 0, 0 },
+	{ "Split", 18, "f2x7", "axis=-1 num_outputs=3", 3, 1 },
+	{ "Squeeze", 17, "f1x3x1", "", 0, 0 },
+	{ "ReduceSum", 17, "f2x3", "noop_with_empty_axes=1", 0, 0 },
+	{ "ReduceMean", 18, "f2x3x4 i=0,-1", "keepdims=0", 0, 0 },
+	{ "BatchNormalization", 17, "f3x2x4 p2 f2 k2 k2", "training_mode=1 momentum=0.3 epsilon=0.1", 3, 0 },
+	{ "RNN", 17, "f3x2x4 f1x5x4 f1x5x5 f1x10", "activations=Relu", 0, 0 },
+	{ "LSTM", 17, "f3x2x4 f1x8x4 f1x8x2 f1x16", "direction=reverse hidden_size=2", 3, 2 },
+	{ "GRU", 17, "f2x3x4 f1x6x4 f1x6x2", "layout=1 hidden_size=2", 2, 0 },
+	{ "Upsample", 9, "f1x2x3 q=1,2,1.5", "mode=linear", 0, 0 },
+	{ "Pad", 18, "f5 i=2,-1 r=0.25 i=0", "mode=constant", 0, 0 },
+	{ "Trilu", 17, "l3x4<9 i=1", "upper=1", 0, 0 },
+	{ "CumSum", 17, "f2x4 i=-1", "exclusive=1 reverse=1", 0, 0 },
+	{ "GatherND", 17, "l3x2x4<9 l2x2<2", "", 0, 0 },
+	{ "TopK", 17, "f6 i=4", "largest=0 sorted=1", 2, 0 },
+	{ "DepthToSpace", 17, "f1x8x2x2", "blocksize=2", 0, 0 },
+	{ "LRN", 17, "f2x5x3x2", "size=3 beta=0.6", 0, 0 },
+	{ "Hardmax", 17, "f3x4", "", 0, 0 },
+	{ "MelWeightMatrix", 17, "i=3 i=9 i=100 r=2 r=48", "output_datatype=11", 0, 0 },
 };
 #endif

@@ -1,5 +1,5 @@
-/* What all operators share: attributes by opset, word for word, and their values by type; axes; the class of work of
- * other tools' types; the op that updates a weight. */
+/* What all operators share: attributes by opset, word for word, and their values by type; axes; the class of
+ * work of other tools' types; shares of samples; the op that updates a weight. */
 #include "check.h"
 #include "op/op_util.h"
 

@@ -634,6 +634,7 @@ static const struct row { const char *vertex, *outputs, *refused;
 	NO("CenterCropPad f32[4,5] i64[2]=2,3 axes={0,2}", "axis 2 is out of range for 2 dimensions"),
 	NO("CenterCropPad f32[4,5] i64[2]", "input 1 (shape) must be constant"),
 	OK("ConstantOfShape i64[2]=0,4", "f32[0,4]"),
+	OK("ConstantOfShape i64[2]=1,2", "f32[1,2]=0,0"),
 	OK("ConstantOfShape i64[0]=", "f32[]"),
 	NO("ConstantOfShape i64[2]", "input 0 (shape) must be constant"),
 	OK("Cast f64[2,3] to=1", "f32[2,3]"),
