@@ -24,6 +24,7 @@ kept() { # GROUP
 @test "kept: balancing of simulated rounds" { kept balance; }
 @test "kept: plans made from plans" { kept moves; }
 @test "kept: many ops" { kept many; }
+@test "kept: tables, pictures and pages" { kept views; }
 @test "kept: files for other tools" { kept convert; }
 @test "kept: graphs of exported models and of single ops" { kept exported; }
 @test "kept: networks of published benchmarks" { kept networks; }
