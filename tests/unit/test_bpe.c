@@ -285,6 +285,39 @@ static void compare(struct dlb_rng *r, const char *letters, int n_words, int lon
 	free(text);
 }
 
+/* Without merges, each byte of each character is the token of that byte. */
+static void test_bytes(void)
+{
+	static const unsigned lead[] = { 0, 0xc0, 0xe0, 0xf0 };
+	unsigned char text[4 * 3000];
+	struct dlb_error err;
+	struct dlb_tokens t;
+	size_t n = 0;
+
+	n_merges = 0;
+	n_tokens = 256;
+	struct dlb_bpe *b = tables();
+	for (unsigned code = 1; code < 0x110000; code += code < 0x800 ? 1 : 0x7ff) {
+		if (code >= 0xd800 && code < 0xe000)
+			continue;
+		if (code < 0x80)
+			text[n++] = (unsigned char)code;
+		for (int more = code < 0x80    ? -1 :
+				code < 0x800   ? 1 :
+				code < 0x10000 ? 2 :
+						 3,
+			 k = more;
+		     k >= 0; k--)
+			text[n++] = (unsigned char)(k < more ? 0x80 | (code >> 6 * k & 0x3f) :
+							       lead[more] | code >> 6 * k);
+	}
+	assert(IS(dlb_bpe_encode(b, text, n, "t", &t, &err), ==, 0) && IS(t.n, ==, n));
+	for (size_t i = 0; i < n; i++)
+		assert(IS(t.id[i], ==, 2 * text[i] + 1));
+	free(t.id);
+	dlb_bpe_free(b);
+}
+
 /* ---- refusals ---- */
 
 static void test_refused(void)
@@ -383,6 +416,7 @@ int main(void)
 	compare(&r, "abcdefgh", 400, 12);
 	make_tables(&r, "abc", 40);
 	compare(&r, "abcdefghijklmno", 8000, 6); /* more than 4000 different words */
+	test_bytes();
 	test_refused();
 	test_texts();
 	puts("byte pairs: random texts, the pattern, refusals");

@@ -56,20 +56,37 @@ static void test_names(void)
 
 static void test_refused(void)
 {
-	static const char *const none[] = { "",	       "nona",	      "bf",	       "bf161",	       "lowrank:0",
-					    "lowrank:65", "lowrank:1:", "lowrank:/1", "cholesky:0", "cholesky:65",
-					    "cholesky:1.0", "cholesky:0.0", "cholesky:.5", "cholesky:2e1",
-					    "cholesky:1e-3x", "cholesky:0x1p-3", "cholesky:0.1111111111111111111111",
-					    "cholesky:0.5e", "lowrank:R", "cholesky:" };
+	static const char *const none[] = { "",
+					    "nona",
+					    "bf",
+					    "bf161",
+					    "lowrank:0",
+					    "lowrank:65",
+					    "lowrank:1:",
+					    "lowrank:/1",
+					    "cholesky:0",
+					    "cholesky:65",
+					    "cholesky:1.0",
+					    "cholesky:0.0",
+					    "cholesky:.5",
+					    "cholesky:2e1",
+					    "cholesky:1e-3x",
+					    "cholesky:0x1p-3",
+					    "cholesky:0.1111111111111111111111",
+					    "cholesky:0.5e",
+					    "lowrank:R",
+					    "cholesky:" };
 	static const struct {
 		const char *text, *what;
 	} options[] = {
 		{ "none,start=1", "no option 'start=1' of compression 'none'" },
 		{ "bf16,wire=f32", "no option 'wire=f32' of compression 'bf16'" },
 		{ "lowrank:4,wire=blocks", "no option 'wire=blocks' of compression 'lowrank:R'" },
-		{ "cholesky:per-hop,error=local", "no option 'error=local' of compression 'cholesky:per-hop'" },
+		{ "cholesky:per-hop,error=local",
+		  "no option 'error=local' of compression 'cholesky:per-hop'" },
 		{ "cholesky,start=", "no option 'start=' of compression 'cholesky'" },
-		{ "cholesky,start=1234567890123", "no option 'start=1234567890123' of compression 'cholesky'" },
+		{ "cholesky,start=1234567890123",
+		  "no option 'start=1234567890123' of compression 'cholesky'" },
 		{ "cholesky,wire=f32,", "no option '' of compression 'cholesky'" },
 		{ "lowrank:4,error=locals,start=1", "no option 'error=locals' of compression 'lowrank:R'" },
 	};
@@ -104,7 +121,7 @@ static void test_start(void)
 		{ DLB_COMPRESS_CHOLESKY, -1, 5000, 50 },     { DLB_COMPRESS_CHOLESKY, -1, 99, 0 },
 		{ DLB_COMPRESS_CHOLESKY, -1, INT64_MAX, 4 }, { DLB_COMPRESS_CHOLESKY, 0, 5000, 0 },
 		{ DLB_COMPRESS_LOWRANK, -1, 5000, 500 },     { DLB_COMPRESS_LOWRANK, -1, 1010, 101 },
-		{ DLB_COMPRESS_LOWRANK, -1, 990, 100 },	     { DLB_COMPRESS_LOWRANK, -1, INT64_MAX, 100 },
+		{ DLB_COMPRESS_LOWRANK, -1, 990, 100 },      { DLB_COMPRESS_LOWRANK, -1, INT64_MAX, 100 },
 		{ DLB_COMPRESS_LOWRANK, 3, 5000, 3 },
 	};
 
@@ -169,7 +186,8 @@ static int plain_budget(const struct dlb_compress_choice *c, const struct dlb_su
 		for (int i = 0; i < n; i++) {
 			const int own = plain_rank(&with, &a[i]);
 
-			sent += own ? both_bytes(c, &a[i], own) : bytes_of(dense_wire(c), a[i].rows * a[i].cols);
+			sent += own ? both_bytes(c, &a[i], own) :
+				      bytes_of(dense_wire(c), a[i].rows * a[i].cols);
 			floats += 4 * a[i].rows * a[i].cols;
 		}
 		best = 24.8 * (double)sent <= (double)floats ? r : best;
@@ -195,7 +213,8 @@ static int plain_rank(const struct dlb_compress_choice *c, const struct dlb_sum_
 	return best;
 }
 
-static double plain_memory(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n)
+static double plain_memory(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a,
+			   int n)
 {
 	int64_t words = 2 * 2 * n_ranks, work = 0, transposed = 0, folded = 0, triangle = 0, matrix = 0;
 
@@ -205,14 +224,15 @@ static double plain_memory(const struct dlb_compress_choice *c, int n_ranks, con
 		const enum dlb_wire w = c->thin_wire;
 
 		if (r) {
-			words += all + (c->start ? all : 0);		   /* residual, dense at first */
+			words += all + (c->start ? all : 0); /* residual, dense at first */
 			words += (c->local_error ? 3 : 2) * r * ((q + 15) / 16 * 16); /* bases, own Q */
-			words += 2 * room(w, r * p) + 2 * room(w, r * q);  /* and fusion buffers */
-			words += w == DLB_WIRE_BLOCKS ? r * p : 0;	   /* P by column */
+			words += 2 * room(w, r * p) + 2 * room(w, r * q); /* and fusion buffers */
+			words += w == DLB_WIRE_BLOCKS ? r * p : 0; /* P by column */
 			words += c->local_error && w != DLB_WIRE_PLAIN ? room(w, r * q) : 0; /* lost */
 			work = greater(work, r * (c->how == DLB_COMPRESS_CHOLESKY ? greater(p, q) : p));
 			if (c->how == DLB_COMPRESS_CHOLESKY && a[i].rows > a[i].cols)
-				transposed = greater(transposed, r * (a[i].rows + (a[i].cols + 15) / 16 * 16));
+				transposed = greater(transposed,
+						     r * (a[i].rows + (a[i].cols + 15) / 16 * 16));
 			folded = greater(folded, a[i].middle ? all : 0);
 		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
 			words += all + t + 1 + (c->wire == DLB_WIRE_BF16 ? (t + 1) / 2 : t);
@@ -253,8 +273,8 @@ static void plain_owners(const struct dlb_sum_tensor *a, int n, int n_owners, in
 }
 
 /* Bytes of one half of a ring whose chunk of each owner is as long as that owner's factors. */
-static double half(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, const int64_t *bytes,
-		   const int *owner, int n)
+static double half(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
+		   const int64_t *bytes, const int *owner, int n)
 {
 	int64_t at[17] = { 0 };
 
@@ -266,7 +286,8 @@ static double half(const struct dlb_allreduce *how, const struct dlb_ranks *r, i
 	return (double)dlb_allreduce_bytes(how, r, member, at[r->n], at, 1, NULL);
 }
 
-static void check_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n, int n_ranks)
+static void check_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n,
+			int n_ranks)
 {
 	const struct dlb_allreduce *how = &dlb_allreduce_ring;
 	const struct dlb_ranks r = { .n = n_ranks };
@@ -292,8 +313,9 @@ static void check_bytes(const struct dlb_compress_choice *c, const struct dlb_su
 			const int64_t all = a[i].rows * a[i].cols, rank = plain_rank(c, &a[i]),
 				      few = c->how == DLB_COMPRESS_LOWRANK ? c->rank : 4;
 			const int class = a[i].factor ? DLB_TRAFFIC_FACTOR :
-					  rank || all >= 2 * few * (a[i].rows + a[i].cols) ? DLB_TRAFFIC_GRADIENT :
-											    DLB_TRAFFIC_SMALL;
+					  rank || all >= 2 * few * (a[i].rows + a[i].cols) ?
+							DLB_TRAFFIC_GRADIENT :
+							DLB_TRAFFIC_SMALL;
 			const int64_t unit = c->thin_wire == DLB_WIRE_BLOCKS ? 34 : bytes_of(c->thin_wire, 1),
 				      side[2] = { rank * p_side(c, &a[i]), rank * q_side(c, &a[i]) };
 
@@ -301,11 +323,13 @@ static void check_bytes(const struct dlb_compress_choice *c, const struct dlb_su
 			dense[class] += (double)dlb_allreduce_bytes(how, &r, m, all, NULL, 4, NULL);
 			for (int k = 0; rank && k < 2; k++)
 				sent[class] += (double)dlb_allreduce_bytes(how, &r, m,
-									   bytes_of(c->thin_wire, side[k]) / unit,
+									   bytes_of(c->thin_wire, side[k]) /
+										   unit,
 									   NULL, (size_t)unit, NULL);
 			if (!rank && !(a[i].factor && triangles))
-				sent[class] += (double)dlb_allreduce_bytes(
-					how, &r, m, all, NULL, (size_t)bytes_of(dense_wire(c), 1), NULL);
+				sent[class] += (double)dlb_allreduce_bytes(how, &r, m, all, NULL,
+									   (size_t)bytes_of(dense_wire(c), 1),
+									   NULL);
 		}
 		if (triangles)
 			sent[DLB_TRAFFIC_FACTOR] += half(&dlb_ring_scatter, &r, m, there, owner, n) +
@@ -317,7 +341,8 @@ static void check_bytes(const struct dlb_compress_choice *c, const struct dlb_su
 	}
 }
 
-static void check_arrays(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n, int n_ranks)
+static void check_arrays(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n,
+			 int n_ranks)
 {
 	struct dlb_compress_array out[DLB_COMPRESS_ARRAYS];
 	const struct dlb_compress_volume v = dlb_compress_volume_of(c, a, n);
@@ -345,7 +370,8 @@ static void test_sizes(void)
 {
 	static const char *const names[] = { "none", "bf16", "cholesky:per-hop" };
 	static const char *const how[] = { "cholesky", "cholesky:%d", "lowrank:%d" };
-	static const char *const options[] = { "", ",wire=f32", ",wire=bf16", ",error=local", ",error=global" };
+	static const char *const options[] = { "", ",wire=f32", ",wire=bf16", ",error=local",
+					       ",error=global" };
 	struct dlb_rng r;
 	int low = 0, factors = 0, transposed = 0;
 
@@ -358,7 +384,8 @@ static void test_sizes(void)
 		const int n = 1 + (int)below(&r, MOST), n_ranks = 1 + (int)below(&r, 6);
 
 		if (below(&r, 5)) {
-			snprintf(text, sizeof text, how[below(&r, 3)], 1 + (int)below(&r, below(&r, 3) ? 6 : 64));
+			snprintf(text, sizeof text, how[below(&r, 3)],
+				 1 + (int)below(&r, below(&r, 3) ? 6 : 64));
 			strcat(text, options[below(&r, 5)]);
 		} else {
 			strcpy(text, names[below(&r, 3)]);
@@ -369,7 +396,8 @@ static void test_sizes(void)
 		for (int i = 0; i < n; i++) {
 			const int64_t most = below(&r, 3) ? 90 : 600;
 
-			a[i] = (struct dlb_sum_tensor){ .rows = 1 + below(&r, most), .cols = 1 + below(&r, most),
+			a[i] = (struct dlb_sum_tensor){ .rows = 1 + below(&r, most),
+							.cols = 1 + below(&r, most),
 							.id = (int)((i * 7 + round) % 100) };
 			if (!below(&r, 3)) {
 				a[i].factor = true;

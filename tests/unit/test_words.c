@@ -48,7 +48,8 @@ static const char *plain_nearest(const char *name, const char *const *candidates
 	int best = most + 1;
 
 	for (int i = 0; i < n; i++) {
-		const int m = candidates[i] ? (int)strlen(candidates[i]) : 99, longer = m > length ? m : length;
+		const int m = candidates[i] ? (int)strlen(candidates[i]) : 99,
+			  longer = m > length ? m : length;
 
 		if (length > 63 || m > 63)
 			continue;
@@ -183,7 +184,11 @@ static char *printed(int fd, void (*print)(void *), void *ctx)
 	return text;
 }
 
-struct given { struct dlb_cli *cli; char **argv; int argc, rc; };
+struct given {
+	struct dlb_cli *cli;
+	char **argv;
+	int argc, rc;
+};
 
 static void parse(void *ctx)
 {
@@ -210,8 +215,12 @@ static void test_options(void)
 		{ 0, "slow", DLB_OPT_LIST, &slow, "NODE", "a node", NULL, 0, 0 },
 		{ 'b', "most", DLB_OPT_BYTES, &most, "BYTES", "bytes", NULL, 0, 0 },
 	};
-	struct dlb_cli cli = { .tool = "t", .usage = "[FILE]", .summary = "tests", .opts = opts,
-			       .n_opts = sizeof opts / sizeof *opts, .max_operands = 2 };
+	struct dlb_cli cli = { .tool = "t",
+			       .usage = "[FILE]",
+			       .summary = "tests",
+			       .opts = opts,
+			       .n_opts = sizeof opts / sizeof *opts,
+			       .max_operands = 2 };
 	static const struct {
 		char *argv[5];
 		const char *what; /* NULL: accepted */
@@ -233,7 +242,8 @@ static void test_options(void)
 		{ { "t", "-b1G", NULL }, NULL },
 		{ { "t", "-b0", NULL }, "--most wants a number of bytes such as 64K, 10M or 2G, not '0'" },
 		{ { "t", "-b1k", NULL }, "--most wants a number of bytes such as 64K, 10M or 2G, not '1k'" },
-		{ { "t", "-b1KK", NULL }, "--most wants a number of bytes such as 64K, 10M or 2G, not '1KK'" },
+		{ { "t", "-b1KK", NULL },
+		  "--most wants a number of bytes such as 64K, 10M or 2G, not '1KK'" },
 		{ { "t", "-b8589934592G", NULL },
 		  "--most wants a number of bytes such as 64K, 10M or 2G, not '8589934592G'" },
 		{ { "t", "--list=yes", NULL }, "--list takes no value" },
@@ -270,7 +280,7 @@ static void test_counts(void)
 	static const struct {
 		const char *text;
 		int64_t n; /* -1: refused */
-	} rows[] = { { "1", 1 },  { "7", 7 },  { "8", -1 },  { "0", -1 },
+	} rows[] = { { "1", 1 },   { "7", 7 }, { "8", -1 },  { "0", -1 },
 		     { "-1", -1 }, { "", -1 }, { "3x", -1 }, { "99999999999999999999", -1 } };
 	int64_t n;
 
@@ -284,8 +294,8 @@ static void test_counts(void)
 static void warn(void *ctx)
 {
 	static const struct dlb_unused rows[] = {
-		{ "micro", true, "one" },  { "micro", true, "two" }, { "lr", false, "three" },
-		{ "lr", true, "four" },	   { "name", true, "five" }, { NULL, false, NULL },
+		{ "micro", true, "one" }, { "micro", true, "two" }, { "lr", false, "three" },
+		{ "lr", true, "four" },   { "name", true, "five" }, { NULL, false, NULL },
 	};
 	struct dlb_cli *cli = ctx;
 
@@ -307,8 +317,11 @@ static void test_warnings(void)
 	};
 
 	for (int i = 0; i < 3; i++) {
-		struct dlb_cli cli = { .tool = "t", .given = { "lr", "micro" }, .n_given = 2,
-				       .quiet = rows[i].quiet, .verbose = rows[i].verbose };
+		struct dlb_cli cli = { .tool = "t",
+				       .given = { "lr", "micro" },
+				       .n_given = 2,
+				       .quiet = rows[i].quiet,
+				       .verbose = rows[i].verbose };
 		char *text = printed(2, warn, &cli);
 
 		assert(SAME(text, rows[i].text));
@@ -382,7 +395,8 @@ static void test_generator(void)
 		assert(IS(dlb_rng_next(&r), ==, drawn[i]));
 	same = r;
 	for (int i = 0; i < 100; i++)
-		assert(IS(dlb_rng_uniform(&r), ==, (double)(dlb_rng_next(&same) / 2048) / 9007199254740992.0));
+		assert(IS(dlb_rng_uniform(&r), ==,
+			  (double)(dlb_rng_next(&same) / 2048) / 9007199254740992.0));
 	/* of 3 * 2^62 values the lowest 2^62 of a draw are drawn again, so that all are equally likely */
 	const uint64_t n = UINT64_C(3) << 62;
 	for (int i = 0; i < 100; i++) {
