@@ -1,5 +1,5 @@
-/* Low rank: orthonormal bases of small matrices for any condition and rank, the three passes over a gradient, the keys
- * of columns. test_lowrank.c has large ones. */
+/* Low rank: orthonormal bases of small matrices for any condition and rank, the three passes over a gradient,
+ * the keys of columns. test_lowrank.c has large ones. */
 #include "bases.h"
 
 /* ---- the three passes ---- */
@@ -72,8 +72,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Keys of columns differ from gradient to gradient and from step to step; the numbers are those of splitmix64, of
- * which Rosetta Code, "Pseudo-random numbers/Splitmix64", has the first five for the seed 1234567. */
+/* Keys of columns differ from gradient to gradient and from step to step; the numbers are those of splitmix64,
+ * of which Rosetta Code, "Pseudo-random numbers/Splitmix64", has the first five for the seed 1234567. */
 static void keys(void)
 {
 	static const uint64_t known[] = { UINT64_C(6457827717110365317), UINT64_C(3203168211198807973),

@@ -1,6 +1,6 @@
 /* Compression: its names, and sums under mpiexec with 1 to 4 ranks: right results, the same bits on all
- * ranks, bytes as predicted, every failure of one rank known to all. test_bases.c, test_lowrank.c and test_triangles.c test
- * the mathematics. */
+ * ranks, bytes as predicted, every failure of one rank known to all. test_bases.c, test_lowrank.c and
+ * test_triangles.c test the mathematics, test_compress_sizes.c sizes. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Allreduce. Without MPI, the lists of hops: each chunk sums every rank's array once, sends and receives match, the
- * ring of four hop by hop, bytes as by the formula. Then short sums under mpiexec with 3 and 4 ranks;
+/* Allreduce. Without MPI, the lists of hops: each chunk sums every rank's array once, sends and receives
+ * match, the ring of four hop by hop, bytes as by the formula. Then short sums under mpiexec with 3 and 4 ranks;
  * test_allreduce.c has long ones. */
 #include "allreduce.h"
 
