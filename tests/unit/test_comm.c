@@ -58,6 +58,8 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 	       IS(x[0], ==, size * (size + 1) / 2.0));
 	x[0] = rank;
 	assert(IS(dlb_comm_allreduce_f64(c, x, 1, DLB_COMM_MAX, &err), ==, 0) && IS(x[0], ==, size - 1));
+	x[0] = rank - size;
+	assert(IS(dlb_comm_allreduce_f64(c, x, 1, DLB_COMM_MIN, &err), ==, 0) && IS(x[0], ==, -size));
 	if (rank == size - 1)
 		strcpy(text, "from the last");
 	assert(IS(dlb_comm_bcast(c, text, sizeof text, size - 1, &err), ==, 0) &&
@@ -68,7 +70,7 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 	for (int p = 0; rank == 0 && p < size; p++)
 		assert(IS(y[2 * p], ==, 10.0 * p) && IS(y[2 * p + 1], ==, 1));
 	assert(IS(dlb_comm_barrier(c, &err), ==, 0));
-	assert(IS(dlb_comm_agree(c, 0, &err, &who), ==, 0));
+	assert(IS(dlb_comm_agree(c, 0, &err, &who), ==, 0) && IS(who, ==, rank));
 	if (rank)
 		dlb_fail(&err, NULL, "rank %d", rank);
 	if (size > 1) {
@@ -251,13 +253,41 @@ static int wrong_size(const char *how)
 	dlb_comm_abort(c, 42);
 }
 
+/* MPI starts with settings for TCP that sum long arrays faster, but for those that the user has set. */
+static void settings(bool own)
+{
+	assert(SAME(getenv("OMPI_MCA_btl_tcp_flags"), own ? "2" : "1") &&
+	       SAME(getenv("OMPI_MCA_btl_tcp_eager_limit"), own ? "1000" : "131072"));
+	assert(IS(dlb_comm_eager_bytes(), ==, 131072));
+	if (access("/sys/class/infiniband", F_OK) && access("/sys/class/cxi", F_OK))
+		assert(SAME(getenv("OMPI_MCA_pml"), "ob1"));
+}
+
+/* What the communicator says of its ranks, which share this host. */
+static void facts(struct dlb_comm *c, int rank, int size)
+{
+	char host[64] = "";
+
+	assert(!gethostname(host, sizeof host - 1) && SAME(dlb_comm_host(c), host));
+	assert(IS(dlb_comm_timeout_s(c), ==, 30) && !dlb_comm_broken(c));
+	assert(IS(dlb_comm_local_size(c), ==, size) && IS(dlb_comm_crowded(c), ==, size > dlb_cores()));
+	for (int i = 0; i < size; i++)
+		assert(IS(dlb_comm_local(c, i), ==, i) && dlb_comm_is_local(c, i) &&
+		       IS(dlb_comm_near(c, i), ==, size > 1));
+	assert(!dlb_comm_is_local(c, size) && !dlb_comm_is_local(c, -1));
+	assert(size < 2 || IS(dlb_comm_offset(c, dlb_comm_there(c, rank, 77)), ==, 77));
+}
+
 static int rank_main(bool quiet_peer)
 {
+	const bool own = getenv("OMPI_MCA_btl_tcp_flags") != NULL;
 	struct dlb_comm *c;
 	struct dlb_error err;
 
 	if (dlb_comm_new(&c, 30, &err))
 		return 1;
+	settings(own);
+	facts(c, dlb_comm_rank(c), dlb_comm_size(c));
 	messages(c, dlb_comm_rank(c), dlb_comm_size(c));
 	collectives(c, dlb_comm_rank(c), dlb_comm_size(c));
 	channels(c, dlb_comm_rank(c), dlb_comm_size(c));
@@ -299,8 +329,15 @@ int main(int argc, char **argv)
 	}
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-	for (int n = 1; n <= 4; n++)
+	for (int n = 1; n <= 4; n++) {
+		if (n == 3) {
+			setenv("OMPI_MCA_btl_tcp_flags", "2", 1);
+			setenv("OMPI_MCA_btl_tcp_eager_limit", "1000", 1);
+		}
 		assert(IS(start(argv[0], n, "plain"), ==, 0));
+		unsetenv("OMPI_MCA_btl_tcp_flags");
+		unsetenv("OMPI_MCA_btl_tcp_eager_limit");
+	}
 	assert(IS(start(argv[0], 2, "silence"), ==, 42));
 	double start_s = dlb_clock_s(), starting_s;
 
