@@ -1,7 +1,7 @@
-/* Whole documents: each view of the kept documents of tests/data/view is the kept one, each export ends, and each
- * import is a document that can be read. Then the same documents, and files of other tools, with one value missing,
- * cut or of another type: taken or refused in words. Under the sanitizers nothing leaks, and nothing is read
- * behind its end. */
+/* Whole documents: each view of the kept documents of tests/data/view is the kept one, each export ends, and
+ * each import is a document that can be read. Then the same documents, and files of other tools, with one value
+ * missing, cut or of another type: taken or refused in words. Under the sanitizers nothing leaks, and nothing
+ * is read behind its end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static char *viewed(const struct dlb_view *v, const struct dlb_view_format *form
 	return NULL;
 }
 
-/* Each format, compared with its kept output, if that is the format's own text. Returns the number compared. */
+/* Each format, compared with its kept output, if that is the format's own text. Returns the number
+ * compared. */
 static int compare_views(const char *name, struct dlb_view *v)
 {
 	int n = 0;
@@ -164,8 +165,8 @@ static bool spoil(json_t *o, const char *key, enum fault fault)
 	}
 }
 
-/* Reads and shows the document as `root`, which it takes; either is fine, but in words. Returns whether it can
- * be read. */
+/* Reads and shows the document as `root`, which it takes; it may be refused, but in words. Returns whether it
+ * can be read. */
 static bool try_document(json_t *root)
 {
 	struct dlb_doc d = { .root = root, .name = "spoilt" };
