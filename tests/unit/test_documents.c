@@ -182,7 +182,8 @@ static bool try_document(json_t *root)
 	return good;
 }
 
-static void spoil_sections(const json_t *root, int *n_tried, int *n_refused)
+/* One member of a section at a time; deep: also of the first of each list. */
+static void spoil_sections(const json_t *root, int deepest, int *n_tried, int *n_refused)
 {
 	const char *section, *key;
 	json_t *value, *inner;
@@ -259,7 +260,7 @@ static void test_kept_documents(void)
 		forget_hashes(d[i].root);
 		assert(try_document(json_deep_copy(d[i].root)));
 		if (i > 1)
-			spoil_sections(d[i].root, &n_tried, &n_refused);
+			spoil_sections(d[i].root, i > 2, &n_tried, &n_refused);
 		dlb_doc_release(&d[i]);
 	}
 	assert(IS(n_tried, >, 200) && IS(n_refused, >, 100) && IS(n_refused, <, n_tried));

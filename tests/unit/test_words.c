@@ -87,7 +87,7 @@ static void test_nearest(void)
 			draw_word(&r, word[i + 1], longest);
 			/* a few letters changed, so that the longer ones are near too */
 			if (below(&r, 2)) {
-				strcpy(word[i + 1], word[0]);
+				memcpy(word[i + 1], word[0], sizeof word[0]);
 				for (int k = below(&r, 4 + (int)strlen(word[0]) / 3); k && *word[0]; k--)
 					word[i + 1][below(&r, (int)strlen(word[0]))] = "abcAB."[below(&r, 6)];
 			}
