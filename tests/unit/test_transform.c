@@ -358,6 +358,8 @@ static void test_words(void)
 		{ "scale=inf", "bad value in transform 'scale=inf'", NULL },
 		{ "normalise=1:2/1", "bad value in transform 'normalise=1:2/1'", NULL },
 		{ "normalise=1", "bad value in transform 'normalise=1'", NULL },
+		{ "normalise=1x2", "bad value in transform 'normalise=1x2'", NULL },
+		{ "scale=1x2", "bad value in transform 'scale=1x2'", NULL },
 		{ "normalise=1:2/1:0", "bad value in transform 'normalise=1:2/1:0'", NULL },
 		{ "normalise=" ONES ":1/" ONES, "bad value in transform 'normalise=" ONES ":1/" ONES "'",
 		  NULL },
