@@ -261,6 +261,169 @@ static void test_refs(void)
 	dlb_doc_release(&d);
 }
 
+/* Numbers at the ends of their ranges, and the message for each that is none or lies outside. */
+static void test_ranges(void)
+{
+	static const struct {
+		const char *value;
+		bool real;
+		double min, max;
+		const char *what; /* NULL: accepted */
+	} rows[] = {
+		{ "3", false, 3, 3, NULL },
+		{ "-4.0", false, -4, 3, NULL },
+		{ "2", false, 3, 9, "2 is below 3" },
+		{ "10", false, 3, 9, "10 is above 9" },
+		{ "2.5", false, 0, 9, "expected an integer, found a number with a fraction" },
+		{ "1e19", false, 0, 9, "expected an integer, found a number with a fraction" },
+		{ "true", false, 0, 9, "expected an integer, found true" },
+		{ "false", true, 0, 9, "expected a number, found false" },
+		{ "null", true, 0, 9, "expected a number, found null" },
+		{ "[1]", true, 0, 9, "expected a number, found an array" },
+		{ "{}", false, 0, 9, "expected an integer, found an object" },
+		{ "\"1\"", true, 0, 9, "expected a number, found a string" },
+		{ "0.5", true, 0.5, 0.5, NULL },
+		{ "7", true, 0, 7, NULL },
+		{ "0.25", true, 0.5, 1, "0.25 is below 0.5" },
+		{ "1.25", true, 0.5, 1, "1.25 is above 1" },
+		{ "0.30000000000000004", true, 0, 0.3, "0.30000000000000004 is above 0.3" },
+	};
+
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		char text[100];
+		struct dlb_error err = { .what = "" };
+		struct dlb_doc d;
+		int64_t n = -99;
+		double x = -99;
+
+		snprintf(text, sizeof text, "{\"dlb\":\"1.0\",\"graph\":{\"v\":%s}}", rows[i].value);
+		assert(!parse(&d, text, &err));
+		const struct dlb_ref r = dlb_ref_root(&d, "graph");
+		const int rc = rows[i].real ?
+				       dlb_get_real(&r, "v", DLB_NEED, rows[i].min, rows[i].max, &x, &err) :
+				       dlb_get_int(&r, "v", DLB_OPT, (int64_t)rows[i].min,
+						   (int64_t)rows[i].max, &n, &err);
+		assert(IS(rc, ==, rows[i].what ? -1 : 0));
+		if (rc)
+			assert(SAME(err.what, rows[i].what) && SAME(err.where, "f.json: /graph/v") &&
+			       IS(n, ==, -99) && IS(x, ==, -99));
+		else
+			assert(IS(rows[i].real ? x : (double)n, ==, strtod(rows[i].value, NULL)));
+		dlb_doc_release(&d);
+	}
+}
+
+/* A word of a list, the nearest one if there is none, and members that there may be. */
+static void test_members(void)
+{
+	static const char *const words[] = { "even", "greedy", "ring" };
+	static const char *const known[] = { "a", "b", "word", NULL };
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc d;
+	struct dlb_ref r, out;
+	int which = 7, n = 7;
+
+	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"word\":\"ring\",\"b\":\"greddy\",\"a\":[1,2]}}",
+		      &err));
+	r = dlb_ref_root(&d, "graph");
+	assert(!dlb_get_name(&r, "none", DLB_OPT, words, 3, &which, &err) && IS(which, ==, 7));
+	assert(IS(dlb_get_name(&r, "none", DLB_NEED, words, 3, &which, &err), ==, -1));
+	assert(!dlb_get_name(&r, "word", DLB_NEED, words, 3, &which, &err) && IS(which, ==, 2));
+	assert(IS(dlb_get_name(&r, "word", DLB_NEED, words, 2, &which, &err), ==, -1) &&
+	       SAME(err.what, "no word 'ring'") && IS(which, ==, 2));
+	assert(IS(dlb_get_name(&r, "b", DLB_NEED, words, 3, &which, &err), ==, -1) &&
+	       SAME(err.where, "f.json: /graph/b") && SAME(err.what, "no b 'greddy'") &&
+	       SAME(err.hint, "did you mean 'greedy'?"));
+	assert(!dlb_get_array(&r, "a", DLB_NEED, &out, &n, &err) && IS(n, ==, 2));
+	assert(!dlb_get_array(&r, "none", DLB_OPT, &out, &n, &err) && IS(n, ==, 0) && !out.v);
+	assert(!dlb_get_object(&r, "none", DLB_OPT, &out, &err) && !out.v);
+	assert(IS(dlb_get_object(&r, "none", DLB_NEED, &out, &err), ==, -1) &&
+	       IS(dlb_get_array(&r, "none", DLB_NEED, &out, &n, &err), ==, -1));
+	assert(!dlb_ref_known(&r, known, &err));
+	json_object_set_new(r.v, "x-own", json_null());
+	assert(!dlb_ref_known(&r, known, &err));
+	json_object_set_new(r.v, "wrod", json_null());
+	assert(IS(dlb_ref_known(&r, known, &err), ==, -1) && SAME(err.what, "unknown member 'wrod'") &&
+	       SAME(err.hint, "did you mean 'word'?") && SAME(err.where, "f.json: /graph"));
+	json_object_del(r.v, "wrod");
+	json_object_set_new(r.v, "completely", json_null());
+	assert(IS(dlb_ref_known(&r, known, &err), ==, -1) &&
+	       SAME(err.hint, "members of your own begin with 'x-'"));
+	dlb_doc_release(&d);
+}
+
+/* The order of members changes no hash, however many there are and however alike their names. */
+static void test_orders(void)
+{
+	struct dlb_rng rng;
+
+	dlb_rng_init(&rng, 4);
+	for (int n = 1; n < 80; n++) {
+		json_t *a = json_object(), *b = json_object();
+		int order[80];
+
+		for (int i = 0; i < n; i++)
+			order[i] = i;
+		for (int i = n - 1; i > 0; i--) {
+			const int k = (int)dlb_rng_below(&rng, (uint64_t)i + 1), t = order[i];
+
+			order[i] = order[k];
+			order[k] = t;
+		}
+		for (int i = 0; i < n; i++)
+			for (int k = 0; k < 2; k++) {
+				const int m = k ? order[i] : i;
+				char name[32];
+
+				snprintf(name, sizeof name, m % 3 ? "predicted_%d" : "%d", m * 7);
+				json_object_set_new(k ? b : a, name, json_integer(m));
+			}
+		assert(IS(dlb_doc_hash(a, NULL), ==, dlb_doc_hash(b, NULL)));
+		json_object_set_new(b, "0", json_integer(99));
+		assert(IS(dlb_doc_hash(a, NULL), !=, dlb_doc_hash(b, NULL)));
+		json_decref(a);
+		json_decref(b);
+	}
+}
+
+/* The section to make again, by the section that was made from another input. */
+static void test_again(void)
+{
+	static const struct {
+		const char *section, *other, *hint;
+	} rows[] = {
+		{ "plan", "cost", "make it again: run the tools from dlb-place on" },
+		{ "profile", "graph", "make it again: run the tools from dlb-profile on" },
+		{ "cost", "graph", "make it again: run the tools from dlb-costmodel on" },
+		{ "cost", "cluster",
+		  "make it again: run the tools from dlb-costmodel on; costs imported by dlb-convert stay "
+		  "valid "
+		  "without this member: jq 'del(.cost.inputs)'" },
+	};
+
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		const char *from[] = { rows[i].other, NULL };
+		struct dlb_error err = { .what = "" };
+		struct dlb_doc d;
+		char what[80];
+
+		assert(!parse(&d,
+			      "{\"dlb\":\"1.0\",\"graph\":{},\"profile\":{},\"cluster\":{},\"cost\":{},"
+			      "\"plan\":{}}",
+			      &err));
+		if (i == 3)
+			json_object_del(d.root, "profile");
+		json_object_set_new(dlb_doc_section(&d, rows[i].section), "inputs",
+				    dlb_doc_input_hashes(&d, from));
+		assert(!dlb_doc_check_inputs(&d, rows[i].section, &err));
+		json_object_set_new(dlb_doc_section(&d, rows[i].other), "more", json_integer(1));
+		snprintf(what, sizeof what, "made from another %s than the document has", rows[i].other);
+		assert(IS(dlb_doc_check_inputs(&d, rows[i].section, &err), ==, -1) && SAME(err.what, what) &&
+		       SAME(err.hint, rows[i].hint));
+		dlb_doc_release(&d);
+	}
+}
+
 /* A hundred thousand ops are read, hashed and printed in seconds. */
 static void test_large(void)
 {
@@ -423,6 +586,10 @@ int main(void)
 	test_hash();
 	test_refs();
 	test_heap();
+	test_ranges();
+	test_members();
+	test_orders();
+	test_again();
 	test_large();
 	puts("doc: bad input, versions, members, dropped sections, hashes, printing, references, bytes");
 	return 0;
