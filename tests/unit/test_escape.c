@@ -18,8 +18,40 @@ static void shows(const char *s, const char *want)
 	assert(!strncmp(small, want, strlen(small)));
 }
 
+/* Of all characters up to U+2FFF the controls C0 and C1, the separators of lines and paragraphs, and the marks
+ * of writing direction (U+202A to U+202E, U+2066 to U+2069) are escaped, and no other. */
+static void test_controls(void)
+{
+	static const unsigned range[][2] = {
+		{ 0x01, 0x1f }, { 0x7f, 0x9f }, { 0x2028, 0x202e }, { 0x2066, 0x2069 }
+	};
+
+	for (unsigned code = 1; code < 0x3000; code++) {
+		char s[4] = "", shown[DLB_SHOWN_BYTES], want[16];
+		bool control = false;
+
+		if (code < 0x80)
+			snprintf(s, sizeof s, "%c", (int)code);
+		else if (code < 0x800)
+			snprintf(s, sizeof s, "%c%c", (int)(0xc0 | code >> 6), (int)(0x80 | (code & 0x3f)));
+		else
+			snprintf(s, sizeof s, "%c%c%c", (int)(0xe0 | code >> 12),
+				 (int)(0x80 | (code >> 6 & 0x3f)), (int)(0x80 | (code & 0x3f)));
+		for (int k = 0; k < 4; k++)
+			control |= code >= range[k][0] && code <= range[k][1];
+		snprintf(want, sizeof want, code < 0x80 ? "\\x%02x" : "\\u%04x", code);
+		if (!control)
+			snprintf(want, sizeof want, "%s", s);
+		if (code == '\n' || code == '\t' || code == '\r')
+			snprintf(want, sizeof want, "\\%c", code == '\n' ? 'n' : code == '\t' ? 't' : 'r');
+		assert(IS(dlb_escape_next(s, shown), ==, strlen(s)) && SAME(shown, want));
+		assert(IS(dlb_needs_escape(s), ==, control));
+	}
+}
+
 int main(void)
 {
+	test_controls();
 	shows("", "");
 	shows("conv1.weight", "conv1.weight");
 	shows("a\\b 'c' \"d\"", "a\\b 'c' \"d\"");
