@@ -155,6 +155,50 @@ goes_on_as_either() {
 	cmp "$tmp/a" "$tmp/b"
 }
 
+@test "frozen weights: the same bits with --lora and --freeze, over nodes, replicas, shares and evaluations" {
+	local how options
+	set -f
+	trained_digits() { # DLB-PLACE OPTION... >LOSSES, TEST LOSS, SAVED WEIGHTS
+		dlb-place -q --optimizer adam "$@" "$tmp/cost.json" >"$tmp/plan.json"
+		dlb-run -q --steps 12 "${digits[@]}" --test-data digits --eval-every 6 --save "$tmp/w" "$tmp/plan.json" >"$tmp/out.json"
+		jq -e '[.plan.nodes[].peak_bytes] == [.report.nodes[].peak_bytes]' "$tmp/out.json" >"$tmp/peaks"
+		jq -c '.report | .losses, .test_loss' "$tmp/out.json"
+		cat "$tmp/w"
+	}
+	for how in '--lora 4:*' '--freeze 1.*'; do
+		cluster 2 0 >"$tmp/cluster.json"
+		# shellcheck disable=SC2086	# words
+		dlb-profile -q --analytic --batch 12 $how "$root/share/models/digits_mlp.onnx" |
+			dlb-costmodel -q --cluster "$tmp/cluster.json" >"$tmp/cost.json"
+		for options in '-a single' '-a even -m 5' '-a single --replicas 2 --zero 2' '-a single --replicas 2 --gossip 0.5' \
+			'-a even -m 2 --recompute *'; do
+			# shellcheck disable=SC2086	# words
+			trained_digits $options >"$tmp/near"
+			# shellcheck disable=SC2086	# words
+			trained_digits $options --offload weights:1.weight=disk | cmp - "$tmp/near"
+			jq -e '[.plan.nodes[].offloaded_bytes // 0] | max == 8192' "$tmp/plan.json"
+		done
+		! grep -q 'STORE' <(dlb-run --print-program "$tmp/plan.json")
+		grep -q 'FETCH .*1.weight' <(dlb-run --print-program "$tmp/plan.json")
+	done
+	run -2 --separate-stderr dlb-place -a single --replicas 2 --zero 3 --optimizer adam --offload 'weights:1.weight=disk' "$tmp/cost.json"
+	one_line dlb-place 'the replicas exchange weights' '--zero'
+}
+
+@test "auto with --lora: the base weights leave the node when they do not fit" {
+	python3 -B "$root/tests/bench/gpt_graph.py" --layers 3 --width 64 --heads 4 --vocabulary 64 --sequence 16 "$tmp/gpt.onnx"
+	dlb-profile -q --analytic --batch 4 --loss next-token --lora 4:'*' "$tmp/gpt.onnx" >"$tmp/lora.json"
+	cluster 1 0 >"$tmp/cluster.json"
+	dlb-costmodel -q --cluster "$tmp/cluster.json" "$tmp/lora.json" | dlb-place -q --optimizer adam >"$tmp/plain.json"
+	cluster 1 0.6 >"$tmp/cluster.json"
+	dlb-costmodel -q --cluster "$tmp/cluster.json" "$tmp/lora.json" >"$tmp/cost.json"
+	run -1 --separate-stderr dlb-place --optimizer adam "$tmp/cost.json"
+	one_line dlb-place 'no plan fits' '--offload'
+	dlb-place -q --optimizer adam --offload auto "$tmp/cost.json" >"$tmp/far.json"
+	jq -e '.plan.nodes[0].peak_bytes <= 6e5 and ([.plan.offload.weights[].weights] | any(test("lora") | not))' "$tmp/far.json"
+	[ "$(gpt_trained "$tmp/far.json")" = "$(gpt_trained "$tmp/plain.json")" ]
+}
+
 # bats test_tags=slow
 @test "activations: batches of other sizes, evaluation and plans that change while it trains" {
 	made 2 -a even -m 3 --optimizer adam >"$tmp/near.json"

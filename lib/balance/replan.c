@@ -537,7 +537,8 @@ static void warn_unused(const struct replan_input *in, const struct dlb_problem 
 		{ "offload",
 		  dlb_offload_count(&plan->offload, DLB_OFFLOAD_WEIGHTS) &&
 			  !keeps_any_weight_far(plan, p->graph),
-		  "no f32 weight of 4096 bytes or more that it names is trained and read on one node only" },
+		  "no weight of 4096 bytes or more that it names is read on one node only, and frozen or trained "
+		  "in f32" },
 		{ "offload", plan->far && !keeps_any_far(plan, p->graph),
 		  "no backward op on the node of an op that it names reads an output of it of 4096 bytes or "
 		  "more" },

@@ -58,8 +58,9 @@ int dlb_replan_check_offload(const struct dlb_replan *o)
 	return 0;
 }
 
-/* Checks that each pattern of states or weights names a weight that is trained. */
-static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x, struct dlb_error *err)
+/* Checks that each pattern of a kind, states or weights, names a weight that may be offloaded. */
+static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x, enum dlb_offload_kind kind,
+			  struct dlb_error *err)
 {
 	const char **name = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *name),
 		   **pattern = dlb_xcalloc((size_t)x->n + 1, sizeof *pattern);
@@ -67,10 +68,10 @@ static int check_patterns(const struct dlb_graph *g, const struct dlb_offload *x
 	int n = 0, rc;
 
 	for (int t = 0; t < g->n_tensors; t++)
-		if ((name[n] = dlb_offload_name(g, t)) != NULL)
+		if ((name[n] = dlb_offload_name(g, kind, t)) != NULL)
 			n++;
 	for (int i = 0; i < x->n; i++)
-		if (x->rule[i].kind != DLB_OFFLOAD_ACTIVATIONS)
+		if (x->rule[i].kind == kind)
 			pattern[p.n++] = x->rule[i].pattern;
 	rc = dlb_patterns_check(&p, name, n, err);
 	free(name);
@@ -150,7 +151,9 @@ int dlb_replan_find_offload(struct replan_input *in, const struct dlb_schedule *
 		return dlb_refuse(
 			err, NULL, "choose another schedule, or --offload none",
 			"--offload: under an asynchronous schedule updates of several steps overlap");
-	return check_patterns(&in->graph, &in->offload, err) || check_ops(&in->graph, &in->offload, err) ||
+	return check_patterns(&in->graph, &in->offload, DLB_OFFLOAD_STATES, err) ||
+			       check_patterns(&in->graph, &in->offload, DLB_OFFLOAD_WEIGHTS, err) ||
+			       check_ops(&in->graph, &in->offload, err) ||
 			       check_memories(&in->cluster, &in->offload, err) ?
 		       -1 :
 		       0;
@@ -204,13 +207,13 @@ static void add_rules(struct item *x, int n, const char *memory, enum dlb_offloa
 			rule[(*n_rules)++] = (struct dlb_offload_rule){ x[i].name, memory, kind };
 }
 
-/* Lists the weights that are trained; parts of a weight have its name. Returns their number. */
-static int list_weights(const struct dlb_graph *g, struct item *x)
+/* Lists the weights for which rules of a kind hold; parts of a weight have its name. Returns their number. */
+static int list_weights(const struct dlb_graph *g, enum dlb_offload_kind kind, struct item *x)
 {
 	int n = 0;
 
 	for (int t = 0; t < g->n_tensors; t++)
-		if ((x[n].name = dlb_offload_name(g, t)) != NULL)
+		if ((x[n].name = dlb_offload_name(g, kind, t)) != NULL)
 			x[n++].bytes = dlb_tensor_bytes(&g->tensor[t], 1);
 	return n;
 }
@@ -251,13 +254,13 @@ static void list_rules(struct replan_input *in, const struct dlb_problem *p, enu
 
 	*to = (struct dlb_offload){ .chosen = true, .rule = rule };
 	if (level >= STATES && p->n_state)
-		add_rules(x, list_weights(g, x), memory, DLB_OFFLOAD_STATES, rule, &to->n);
+		add_rules(x, list_weights(g, DLB_OFFLOAD_STATES, x), memory, DLB_OFFLOAD_STATES, rule, &to->n);
 	if (level >= ACTIVATIONS && one_by_one)
 		add_rules(x, list_ops(g, x), memory, DLB_OFFLOAD_ACTIVATIONS, rule, &to->n);
 	if (level >= ACTIVATIONS)
 		rule[to->n++] = (struct dlb_offload_rule){ "*", memory, DLB_OFFLOAD_ACTIVATIONS };
 	if (level >= WEIGHTS)
-		add_rules(x, list_weights(g, x), memory, DLB_OFFLOAD_WEIGHTS, rule, &to->n);
+		add_rules(x, list_weights(g, DLB_OFFLOAD_WEIGHTS, x), memory, DLB_OFFLOAD_WEIGHTS, rule, &to->n);
 	free(x);
 }
 

@@ -30,7 +30,7 @@ void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *
 	const int own = e->tensor_of ? e->tensor_of[t] : t;
 
 	if (x->kind == DLB_T_CONSTANT)
-		return dlb_state_constant(s, own, e->view.program->size[m < 0 ? 0 : m], err);
+		return dlb_state_constant(s, own, e->view.program->size[m < 0 ? 0 : m], NULL, err);
 	if (lives_here(e, t))
 		return s->value[own];
 	at = dlb_step_op_place_of(e, t, m);

@@ -6,6 +6,7 @@
 #include "plan/again.h"
 #include "plan/offload.h"
 #include "plan/program_verify.h"
+#include "plan/tensors.h"
 #include "util/mem.h"
 
 /* The entry of a place in e->offloaded. */
@@ -40,18 +41,25 @@ struct offloaded *dlb_prepare_states(struct dlb_engine *e, int weight)
 }
 
 /* Prepares the copy of a weight in one of its places, where the following ops read it. */
-static struct offloaded *prepare_weight(struct dlb_engine *e, const struct dlb_instr *in)
+static struct offloaded *prepare_weight(struct dlb_engine *e, const struct dlb_instr *in,
+					struct dlb_error *err)
 {
 	const struct dlb_offload_copy copy = dlb_offload_copy_of(e->view.program, e->view.node, in);
 	struct offloaded **at = entry(e, copy.place), *x = *at;
+	struct dlb_state *s = e->runtime->state;
 
 	e->whole[in->tensor] = copy.place;
 	if (x)
 		return x;
+	void *far = e->graph->tensor[in->tensor].kind == DLB_T_CONSTANT ?
+			    dlb_state_constant(s, in->tensor, 1, copy.memory, err) :
+			    s->value[in->tensor];
+	if (!far)
+		return NULL;
 	x = *at = dlb_arena_alloc(&e->arena, sizeof *x);
 	*x = (struct offloaded){ .n = 1,
 				 .near = { e->runtime->arena + e->np->place[copy.place].offset },
-				 .far = { e->runtime->state->value[in->tensor] },
+				 .far = { far },
 				 .bytes = (size_t)copy.bytes,
 				 .copy = -1 };
 	return x;
@@ -87,10 +95,10 @@ int dlb_prepare_offload(struct dlb_engine *e, const struct dlb_instr *in, struct
 							     [DLB_FETCHED] = STEP_COPIED,
 							     [DLB_STORE] = STEP_STORE,
 							     [DLB_STORED] = STEP_COPIED };
-	const bool is_weight = e->graph->tensor[in->tensor].kind == DLB_T_WEIGHT;
+	const bool is_weight = dlb_tensor_is_state(&e->graph->tensor[in->tensor]);
 	struct offloaded *x = !is_weight ? prepare_activation(e, in, err) :
 			      in->again  ? dlb_prepare_states(e, in->tensor) :
-					   prepare_weight(e, in);
+					   prepare_weight(e, in, err);
 
 	if (!x)
 		return -1;

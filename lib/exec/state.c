@@ -309,7 +309,7 @@ void dlb_state_release(struct dlb_state *s)
 	for (int o = 0; o < s->graph->n_ops; o++)
 		dlb_visible_free(s->comm, s->be, s->sum[o]);
 	for (int i = 0; i < s->n_constants; i++)
-		s->be->ops->free(s->be, s->constant[i].p);
+		release_slot(s, s->constant[i].p);
 	free(s->constant);
 	dlb_arena_release(&s->arena);
 	memset(s, 0, sizeof *s);
@@ -359,7 +359,8 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t
 	return s->be->ops->sync(s->be, err);
 }
 
-void *dlb_state_constant(struct dlb_state *s, int tensor, int64_t n, struct dlb_error *err)
+void *dlb_state_constant(struct dlb_state *s, int tensor, int64_t n, const char *memory,
+			 struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &s->graph->tensor[tensor];
 	struct dlb_state_constant *c;
@@ -383,12 +384,13 @@ void *dlb_state_constant(struct dlb_state *s, int tensor, int64_t n, struct dlb_
 		dlb_fail(err, NULL, "constant '%s' has no values", x->name);
 		return NULL;
 	}
-	p = take(s->be, NULL, x->name, dlb_desc_bytes(&d), err);
+	p = memory ? dlb_offload_store_alloc(s->store, memory, dlb_desc_bytes(&d), x->name, err) :
+		     take(s->be, NULL, x->name, dlb_desc_bytes(&d), err);
 	if (p)
 		s->be->ops->upload(s->be, p, value, dlb_desc_bytes(&d));
 	free(spelt);
 	if (p && s->be->ops->sync(s->be, err)) {
-		s->be->ops->free(s->be, p);
+		release_slot(s, p);
 		p = NULL;
 	}
 	if (!p)

@@ -102,9 +102,10 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
  * Weights that no model has (enum dlb_start) are drawn from start_seed without init. */
 int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, uint64_t start_seed,
 			 struct dlb_error *err);
-/* The values of a constant of the state's graph for n samples, in the back end's memory; made at the first
- * call. NULL with err: no memory, or no values. */
-void *dlb_state_constant(struct dlb_state *s, int tensor, int64_t n, struct dlb_error *err);
+/* The values of a constant of the state's graph for n samples; made at the first call, in the back end's
+ * memory or, with `memory`, in that memory of the store. NULL with err: no memory, or no values. */
+void *dlb_state_constant(struct dlb_state *s, int tensor, int64_t n, const char *memory,
+			 struct dlb_error *err);
 /* init.c: fresh values of weight t, by the op that reads it: He for convolutions and dense layers (uniform,
  * PyTorch's default bound), ones and zeros for normalization, zeros for biases. Element i depends on (seed,
  * name, i) alone. */

@@ -222,6 +222,9 @@ static void find_bytes(struct dlb_problem *p)
 				elsewhere_bytes(p, t);
 		else if (home >= 0)
 			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
+		else if (x->kind == DLB_T_CONSTANT && g->reader_start[t] < g->reader_start[t + 1])
+			p->state_bytes[p->group_of[g->reader[g->reader_start[t]]]] +=
+				dlb_tensor_bytes(x, n) - elsewhere_bytes(p, t);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD ||
 		    dlb_graph_view_of(g, t) >= 0 || (p->drop && p->drop[x->producer]) ||
 		    (p->recompute && p->recompute->chosen) ||

@@ -282,7 +282,7 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT;
 		     r++) {
 			int node = c->p->placement[g->reader[r]];
-			if (stamp[node] != t)
+			if (stamp[node] != t && !dlb_program_weight_is_far(c->out, t))
 				count_tensor(&c->out->node[node], bytes, bytes);
 			stamp[node] = t;
 		}

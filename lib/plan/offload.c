@@ -19,18 +19,37 @@
 /* actions between the first FETCH of a step and the action that reads the copy */
 enum { FIRST_FETCH_AHEAD = 8 };
 
-const char *dlb_offload_name(const struct dlb_graph *g, int t)
+bool dlb_offload_is_frozen_weight(const struct dlb_graph *g, int t)
+{
+	const struct dlb_tensor *x = &g->tensor[t];
+
+	return x->kind == DLB_T_CONSTANT && (x->in_model || x->in_state) && dlb_dtype_is_float(x->dtype) &&
+	       !dlb_tensor_follows_batch(x) && dlb_tensor_bytes(x, 1) >= DLB_LEAST_GATHERED_BYTES;
+}
+
+const char *dlb_offload_name(const struct dlb_graph *g, enum dlb_offload_kind kind, int t)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
 	const int home = x->kind == DLB_T_WEIGHT ? dlb_graph_home(g, t) : -1;
+	const bool is_trained = home >= 0 && g->op[home].phase == DLB_UPDATE;
 
-	return home < 0 || g->op[home].phase != DLB_UPDATE ? NULL : x->slice ? x->slice->of : x->name;
+	if (!is_trained && (kind != DLB_OFFLOAD_WEIGHTS || !dlb_offload_is_frozen_weight(g, t)))
+		return NULL;
+	return x->slice ? x->slice->of : x->name;
+}
+
+int dlb_offload_node(const struct dlb_graph *g, const int *placement, int t)
+{
+	const int home = dlb_graph_home(g, t),
+		  reader = g->reader_start[t] < g->reader_start[t + 1] ? g->reader[g->reader_start[t]] : -1;
+
+	return home >= 0 ? placement[home] : reader >= 0 ? placement[reader] : -1;
 }
 
 int dlb_offload_rule_of(const struct dlb_offload *x, enum dlb_offload_kind kind, const struct dlb_graph *g,
 			int t)
 {
-	const char *name = dlb_offload_name(g, t);
+	const char *name = dlb_offload_name(g, kind, t);
 
 	for (int i = 0; name && i < x->n; i++)
 		if (x->rule[i].kind == kind && dlb_pattern_matches(x->rule[i].pattern, name))
@@ -51,10 +70,11 @@ int dlb_offload_rule_of_op(const struct dlb_offload *x, const struct dlb_graph *
 int dlb_offload_weight_rule(const struct dlb_offload *x, const struct dlb_graph *g, const int *placement,
 			    int t)
 {
-	const bool may = placement ? dlb_weight_is_gathered(g, placement, t) :
-				     dlb_weight_may_be_gathered(g, t);
-
-	return may ? dlb_offload_rule_of(x, DLB_OFFLOAD_WEIGHTS, g, t) : -1;
+	if (!dlb_weight_may_be_gathered(g, t) && !dlb_offload_is_frozen_weight(g, t))
+		return -1;
+	return !placement || dlb_weight_has_one_node(g, placement, t) ?
+		       dlb_offload_rule_of(x, DLB_OFFLOAD_WEIGHTS, g, t) :
+		       -1;
 }
 
 int dlb_offload_count(const struct dlb_offload *x, enum dlb_offload_kind kind)
@@ -186,8 +206,8 @@ static struct far far_of(const struct dlb_program *g, enum dlb_offload_kind kind
 	if (rule < 0)
 		return f;
 	f.memory = g->plan->offload.rule[rule].memory;
-	f.node = g->plan->placement[kind == DLB_OFFLOAD_ACTIVATIONS ? x->producer :
-								      dlb_graph_home(g->graph, t)];
+	f.node = kind == DLB_OFFLOAD_ACTIVATIONS ? g->plan->placement[x->producer] :
+						   dlb_offload_node(g->graph, g->plan->placement, t);
 	return f;
 }
 
@@ -207,6 +227,15 @@ static const char *keeps_near(const struct dlb_program *g, const char **cure)
 		       NULL;
 }
 
+/* Whether a weight that is trained is offloaded. */
+static bool trains_far_weights(const struct dlb_program *g)
+{
+	for (int t = 0; t < g->graph->n_tensors; t++)
+		if (dlb_program_weight_is_far(g, t) && g->graph->tensor[t].kind == DLB_T_WEIGHT)
+			return true;
+	return false;
+}
+
 /* The reason why weights cannot be offloaded under the plan, and the cure; NULL: they can. */
 static const char *keeps_weights_near(const struct dlb_program *g, const char **cure)
 {
@@ -218,9 +247,10 @@ static const char *keeps_weights_near(const struct dlb_program *g, const char **
 	if (g->async)
 		return "an asynchronous schedule keeps several versions of a weight";
 	*cure = "leave offload of weights out, or --zero and averages of weights";
-	return g->replicated && (g->plan->n_shares > 1 || dlb_sharing_averages(&g->plan->sharing)) ?
-		       "the replicas exchange weights" :
-		       NULL;
+	const struct dlb_sharing *s = &g->plan->sharing;
+	const bool exchanges = g->replicated && (g->plan->n_shares > 1 || dlb_sharing_averages(s));
+
+	return exchanges && (s->zero == 3 || trains_far_weights(g)) ? "the replicas exchange weights" : NULL;
 }
 
 /* Checks that the node has the memory, and can copy to and from it. */
@@ -292,7 +322,7 @@ double dlb_program_offloaded_bytes(const struct dlb_program *g, int node, const 
 
 struct dlb_offload_copy dlb_offload_copy_of(const struct dlb_program *g, int node, const struct dlb_instr *in)
 {
-	const bool is_weight = g->graph->tensor[in->tensor].kind == DLB_T_WEIGHT;
+	const bool is_weight = dlb_tensor_is_state(&g->graph->tensor[in->tensor]);
 	const enum dlb_offload_kind kind = !is_weight ? DLB_OFFLOAD_ACTIVATIONS :
 					   in->again  ? DLB_OFFLOAD_STATES :
 							DLB_OFFLOAD_WEIGHTS;

@@ -15,9 +15,10 @@
  * Outputs that only other nodes read are not stored, nor are outputs of less than DLB_FAR_LEAST bytes.
  *
  * Weights: f32, trained, not small, and read by ops of one node only, like those that replicas divide
- * (shares.h). FETCH starts to copy such a weight to a place of the arena ahead of use, as a gather does
- * (gathers.c), and again whenever the node has read another such weight in between. The weight's update reads
- * and writes it there. STORE follows, and FREE before the second next update of such a weight.
+ * (shares.h); and frozen weights of any type, if they are not small and read by ops of one node only. FETCH
+ * starts to copy such a weight to a place of the arena ahead of use, as a gather does (gathers.c), and again
+ * whenever the node has read another such weight in between. The update of a trained weight reads and writes
+ * it there. STORE follows, and FREE before the second next update of such a weight.
  *
  * No copy is in flight at the end of the step. The nodes that use a memory share its bandwidth: their copies
  * are made one after another, in the order in which they start.
@@ -28,10 +29,15 @@
 #define DLB_PLAN_OFFLOAD_H
 #include "plan/program.h"
 
-/* The name that rules have for weight t of graph g: if t is a slice, the name of the whole weight. NULL: t is
- * not trained. */
-const char *dlb_offload_name(const struct dlb_graph *g, int t);
-/* The first rule of kind states or weights that names t; -1: none, or t is not trained. */
+/* The name that rules of kind states or weights have for weight t of graph g: if t is a slice, the name of
+ * the whole weight. NULL: no such rule holds for t, because t is not trained, or for rules of weights neither
+ * trained nor frozen. */
+const char *dlb_offload_name(const struct dlb_graph *g, enum dlb_offload_kind kind, int t);
+/* Whether t is a constant that may be offloaded as a weight: floats of the model's file, not small. */
+bool dlb_offload_is_frozen_weight(const struct dlb_graph *g, int t);
+/* The node of weight t under the placement: that of its home, or of the first op that reads a frozen weight. */
+int dlb_offload_node(const struct dlb_graph *g, const int *placement, int t);
+/* The first rule of kind states or weights that names t; -1: none. */
 int dlb_offload_rule_of(const struct dlb_offload *x, enum dlb_offload_kind kind, const struct dlb_graph *g,
 			int t);
 /* The first rule of kind weights by which weight t is offloaded under the placement (NULL: under some

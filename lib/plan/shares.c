@@ -80,14 +80,19 @@ bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t)
 	       dlb_tensor_bytes(x, 1) >= DLB_LEAST_GATHERED_BYTES;
 }
 
-bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int t)
+bool dlb_weight_has_one_node(const struct dlb_graph *g, const int *placement, int t)
 {
-	if (!dlb_weight_may_be_gathered(g, t))
-		return false;
+	const int node = dlb_offload_node(g, placement, t);
+
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
-		if (placement[g->reader[r]] != placement[g->tensor[t].home])
+		if (placement[g->reader[r]] != node)
 			return false;
 	return true;
+}
+
+bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int t)
+{
+	return dlb_weight_may_be_gathered(g, t) && dlb_weight_has_one_node(g, placement, t);
 }
 
 bool dlb_plan_gathers(const struct dlb_plan *p, const struct dlb_graph *g)

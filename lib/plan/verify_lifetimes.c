@@ -153,7 +153,7 @@ static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_ins
 	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
 	if (x->kind == DLB_T_CONSTANT ||
 	    (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node)) {
-		const char *why = once ? is_whole(l, t, in) : NULL;
+		const char *why = is_whole(l, t, in);
 		return why || !once ? why : has_version(l, t, in);
 	}
 	m = once ? -1 - in->iteration : read_life(l, in, t, m);
