@@ -29,6 +29,19 @@ train() { # DOCUMENT [DLB-RUN-OPTION...]: prints the losses
 	shift
 	dlb-run -q "${digits[@]}" --steps 6 "$@" "$doc" | jq -c .report.losses
 }
+# Weights of two files, equal but for 1e-5.
+same_weights() { # FILE FILE
+	python3 - "$1" "$2" <<-'END'
+		import array, json, struct, sys
+		def values(path):
+		    data = open(path, 'rb').read()
+		    end = 8 + struct.unpack('<Q', data[:8])[0]
+		    return json.loads(data[8:end]), array.array('f', data[end:])
+		(names, a), (same, b) = map(values, sys.argv[1:])
+		assert names == same and len(a) == len(b) > 0
+		assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, max(abs(x - y) for x, y in zip(a, b))
+	END
+}
 close() { # LOSSES LOSSES: as many, and equal but for 1e-5
 	jq -en --argjson a "$1" --argjson b "$2" \
 		'($a | length) > 0 and ($a | length) == ($b | length) and ([$a, $b] | transpose | all((.[0] - .[1]) | fabs < 1e-5))' \
@@ -406,16 +419,31 @@ graphs() {
 				"$tmp/$kind.json" | jq -c '.report | [.accuracy, .test_loss] + [.evaluations[] | .accuracy, .test_loss]' >"$tmp/$kind"
 		done
 		close "$(cat "$tmp/cpu")" "$(cat "$tmp/gpu")"
-		python3 - "$tmp/cpu.safetensors" "$tmp/gpu.safetensors" <<-'END'
-			import array, json, struct, sys
-			def values(path):
-			    data = open(path, 'rb').read()
-			    end = 8 + struct.unpack('<Q', data[:8])[0]
-			    return json.loads(data[8:end]), array.array('f', data[end:])
-			(names, a), (same, b) = map(values, sys.argv[1:])
-			assert names == same and len(a) == len(b) > 0
-			assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, max(abs(x - y) for x, y in zip(a, b))
-		END
+		same_weights "$tmp/cpu.safetensors" "$tmp/gpu.safetensors"
+	done
+}
+
+# bats test_tags=slow
+@test "averages of weights: the losses and the weights saved are the CPU's, also from a checkpoint" {
+	local how cluster kind
+	for how in '--sync-every 2' '--gossip 0.5 --sync-every 4' '--param-server 0' '--param-server 1 --sync-every 3'; do
+		for cluster in cuda:2 'cpu:1 cuda:1'; do
+			# shellcheck disable=SC2086	# words
+			on "$cluster" cnn "$tmp/doc" --replicas 2 $how
+			jq '{dlb, cluster} | .cluster.kinds[].backend = "cpu"' "$tmp/doc" >"$tmp/cpus.cluster"
+			# shellcheck disable=SC2086	# words
+			dlb-costmodel -q --cluster "$tmp/cpus.cluster" "$BATS_FILE_TMPDIR/cnn.json" | dlb-place -q --replicas 2 $how >"$tmp/cpus"
+			for kind in cpus doc; do
+				train "$tmp/$kind" --optimizer adam --save "$tmp/$kind.safetensors" >"$tmp/$kind.losses"
+			done
+			close "$(cat "$tmp/cpus.losses")" "$(cat "$tmp/doc.losses")"
+			same_weights "$tmp/cpus.safetensors" "$tmp/doc.safetensors"
+		done
+		rm -rf "$tmp/ck"
+		train "$tmp/doc" --optimizer adam --checkpoint "$tmp/ck" --checkpoint-every 3 >"$tmp/whole"
+		rm -rf "$tmp/ck"/step-6
+		train "$tmp/doc" --optimizer adam --checkpoint "$tmp/ck" --until-step 6 | jq -c '.[-3:]' >"$tmp/rest"
+		[ "$(jq -c '.[-3:]' "$tmp/whole")" = "$(cat "$tmp/rest")" ]
 	done
 }
 
@@ -430,9 +458,6 @@ graphs() {
 		run -2 --separate-stderr dlb-run "${digits[@]}" --steps 2 $run "$tmp/doc"
 		one_line dlb-run "node 1 computes on a device: it has no $what" 'nodes that compute in host memory'
 	done <<-'END'
-		averages of weights|--sync-every 4
-		averages of weights|--gossip 0.5
-		averages of weights|--param-server 0
 		sums of moments|--reduce moments --optimizer max-adabelief|--optimizer max-adabelief
 		statistics over all replicas|--sync-batchnorm
 		asynchronous replicas|--schedule async

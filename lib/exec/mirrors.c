@@ -1,8 +1,9 @@
-/* Mirrors in host memory of the gradients and divided weights that replicas exchange, on a node that computes
- * on a device, and the copies of each bucket, which transfers.c queues.
+/* Mirrors in host memory of the gradients and weights that replicas exchange, on a node that computes on a
+ * device, and the copies of each bucket, which transfers.c queues.
  *
- *     gradients        whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
- *     divided weights  this replica's share to the host, the whole weight to the device */
+ *     gradients         whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
+ *     divided weights   this replica's share to the host, the whole weight to the device
+ *     averaged weights  whole, in both directions, in the steps in which they are averaged */
 #include "comm/allreduce.h"
 #include "exec/prepare.h"
 #include "exec/runtime.h"
@@ -74,6 +75,28 @@ int dlb_mirrors_open(struct dlb_engine *e, void **summand, void **weight, struct
 		if (open_bucket(e, &e->np->bucket[b], summand, weight, &e->mirrored[b], err))
 			return -1;
 	return 0;
+}
+
+void dlb_mirrors_open_averages(struct dlb_engine *e)
+{
+	const struct dlb_runtime *g = e->runtime;
+
+	e->mirrored = dlb_arena_array(&e->arena, (size_t)e->np->n_buckets + 1, sizeof *e->mirrored);
+	for (int b = 0; b < e->np->n_buckets; b++) {
+		const struct dlb_bucket *from = &e->np->bucket[b];
+		struct mirrored *k = &e->mirrored[b];
+
+		k->n = from->n_ops;
+		k->out = k->in = dlb_arena_array(&e->arena, (size_t)k->n + 1, sizeof *k->out);
+		k->share = dlb_arena_array(&e->arena, (size_t)k->n + 1, sizeof *k->share);
+		for (int i = 0; i < k->n; i++) {
+			const int t = dlb_update_weight(e->graph, from->op[i]);
+
+			k->out[i] = (struct mirror){ g->state->value[t], g->averaged[t],
+						     (size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1),
+						     DLB_AFTER_NOTHING };
+		}
+	}
 }
 
 /* This replica's share of `whole`, the sum of the gradient of update `op`. */

@@ -375,16 +375,15 @@ void dlb_step_ops_make_sums(struct dlb_engine *e)
 	}
 }
 
-/* Refuses the exchanges of replicas on a device for which there are no mirrors: all but sums of gradients and
- * weights. */
+/* Refuses the exchanges of replicas on a device for which there are no mirrors: sums of moments and
+ * of statistics, and all of asynchronous schedules. */
 static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
-	const char *what = dlb_sharing_averages(&p->whole->sharing) ? "averages of weights" :
-			   dlb_step_op_sums_moments(e)              ? "sums of moments" :
-			   p->statistics                            ? "statistics over all replicas" :
-			   p->async                                 ? "asynchronous replicas" :
-								      NULL;
+	const char *what = dlb_step_op_sums_moments(e) ? "sums of moments" :
+			   p->statistics               ? "statistics over all replicas" :
+			   p->async                    ? "asynchronous replicas" :
+							 NULL;
 
 	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !what)
 		return 0;
@@ -425,6 +424,8 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 		return -1;
 	if (p->whole->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
 		e->sync = g->averages;
+		if (g->averaged)
+			dlb_mirrors_open_averages(e);
 		return 0;
 	}
 	for (int b = 0; b < e->np->n_buckets; b++) {

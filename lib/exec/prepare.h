@@ -40,6 +40,8 @@ int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *
 /* Makes the mirrors of all buckets. summand: [op] of updates, the gradient on the device; replaced by its
  * mirror. weight: [tensor] NULL; replaced by the mirror of a divided weight. -1 with err: no memory. */
 int dlb_mirrors_open(struct dlb_engine *e, void **summand, void **weight, struct dlb_error *err);
+/* The same for weights that are averaged, whose mirrors the runtime has. */
+void dlb_mirrors_open_averages(struct dlb_engine *e);
 /* Called once e->sync exists: from then on only this replica's shares of sums are copied to the device. */
 void dlb_mirrors_find_shares(struct dlb_engine *e);
 

@@ -251,6 +251,24 @@ static bool has_program(struct run *r)
 	return false;
 }
 
+/* Opens the averages of weights, which serve all engines. */
+static int open_averages(struct run *r, struct dlb_error *err)
+{
+	if (dlb_runtime_mirror_weights(&r->runtime, &r->job.graph, err) ||
+	    dlb_sync_new(&r->averages,
+			 &(struct dlb_sync_desc){ .comm = r->comm,
+						  .program = dlb_program_of(&r->program[0], r->rank),
+						  .node = r->rank,
+						  .cluster = &r->job.cluster,
+						  .weight = r->runtime.averaged,
+						  .state = &r->state,
+						  .seed = r->o->seed },
+			 err))
+		return -1;
+	r->runtime.averages = r->averages;
+	return 0;
+}
+
 static int open_engines(struct run *r, struct dlb_error *err)
 {
 	size_t arena = 64;
@@ -288,17 +306,8 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	r->runtime.slow.sleeps = dlb_comm_crowded(r->comm);
 	if (dlb_runtime_ready(&r->runtime, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
-	if (dlb_sharing_averages(&r->job.plan.sharing) &&
-	    dlb_sync_new(&r->averages,
-			 &(struct dlb_sync_desc){ .comm = r->comm,
-						  .program = dlb_program_of(&r->program[0], r->rank),
-						  .node = r->rank,
-						  .cluster = &r->job.cluster,
-						  .state = &r->state,
-						  .seed = r->o->seed },
-			 err))
+	if (dlb_sharing_averages(&r->job.plan.sharing) && open_averages(r, err))
 		return -1;
-	r->runtime.averages = r->averages;
 	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err) || put_buffers(r, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
@@ -730,6 +739,7 @@ static void close_engines(struct run *r)
 		r->engine[i] = NULL;
 	}
 	dlb_sync_free(r->averages);
+	dlb_runtime_free_averaged(&r->runtime);
 	r->feed = NULL;
 	r->dispatch = NULL;
 	r->eval = NULL;

@@ -59,6 +59,34 @@ void dlb_samples_free(struct dlb_backend *be, void *p)
 		free(p);
 }
 
+int dlb_runtime_mirror_weights(struct dlb_runtime *g, const struct dlb_graph *graph, struct dlb_error *err)
+{
+	if (dlb_is_host_memory(g->be))
+		return 0;
+	g->averaged = dlb_xcalloc((size_t)graph->n_tensors + 1, sizeof *g->averaged);
+	g->n_averaged = graph->n_tensors;
+	for (int t = 0; t < graph->n_tensors; t++) {
+		const struct dlb_tensor *x = &graph->tensor[t];
+
+		if (!g->state->value[t] || x->kind != DLB_T_WEIGHT || x->home < 0 ||
+		    graph->op[x->home].phase != DLB_UPDATE)
+			continue;
+		g->averaged[t] = dlb_samples_alloc(g->be, (size_t)dlb_tensor_bytes(x, 1), err);
+		if (!g->averaged[t])
+			return -1;
+	}
+	return 0;
+}
+
+void dlb_runtime_free_averaged(struct dlb_runtime *g)
+{
+	for (int t = 0; t < g->n_averaged; t++)
+		dlb_samples_free(g->be, g->averaged[t]);
+	free(g->averaged);
+	g->averaged = NULL;
+	g->n_averaged = 0;
+}
+
 int dlb_no_memory(struct dlb_backend *be, size_t bytes, const char *what, struct dlb_error *err)
 {
 	if (be->ops->sync(be, err))

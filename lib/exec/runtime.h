@@ -18,6 +18,9 @@ struct dlb_runtime {
 	struct dlb_subset *norms;
 	const struct dlb_cluster *cluster;	/* for sums by groups; NULL: no replicas */
 	struct dlb_sync *averages;	/* of weights, in place of sums of gradients; NULL: none; borrowed */
+	/* [tensor] their mirrors in host memory, if the back end computes on a device; NULL: none */
+	void **averaged;
+	int n_averaged;
 	char *arena; size_t arena_bytes;
 	bool arena_is_shared;			/* in the comm's shared memory, else the back end's */
 	/* Messages of these programs between ranks of one host go through shared memory, into the receiver's
@@ -30,6 +33,9 @@ struct dlb_runtime {
 	struct dlb_slow slow;
 	bool partial;		/* measuring: ops that the back end has no kernel for are left out */
 };
+/* On a device, allocates `averaged` for the weights of the state that are trained. -1 with err: no memory. */
+int dlb_runtime_mirror_weights(struct dlb_runtime *g, const struct dlb_graph *graph, struct dlb_error *err);
+void dlb_runtime_free_averaged(struct dlb_runtime *g);
 bool dlb_is_host_memory(const struct dlb_backend *be);	/* the back end computes in host memory */
 /* Allocates zeroed memory. If ranks share this host and the back end computes in host memory, these ranks can
  * access it; else, or if c is NULL, it is the back end's own memory. NULL: no memory. */

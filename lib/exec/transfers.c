@@ -86,6 +86,8 @@ void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
 	struct dlb_backend *be = t->e->runtime->be;
 	const struct mirrored *k = &t->e->mirrored[a->tag];
 
+	if (!dlb_sync_is_due(t->e->sync, a->tag))
+		return;
 	for (int i = 0; i < k->n; i++)
 		be->ops->transfer(be, number_of(t->e, a),
 				  &(struct dlb_transfer){ k->out[i].host, k->out[i].device, k->out[i].bytes,
@@ -111,6 +113,8 @@ void dlb_transfers_reduced(struct op_pass *t, const struct step_op *a)
 	struct dlb_engine *e = t->e;
 	const struct mirrored *k = &e->mirrored[a->tag];
 
+	if (!dlb_sync_is_due(e->sync, a->tag))
+		return;
 	for (int i = 0; i < k->n; i++)
 		if (k->share[i])
 			memcpy(k->in[i].host, k->share[i], k->in[i].bytes);

@@ -1,6 +1,7 @@
 /* The mean of all state over the replicas, at the end of a run and before a checkpoint: see sync.h. */
 #include <math.h>
 #include <string.h>
+#include "exec/host_values.h"
 #include "exec/state.h"
 #include "exec/sync/ways.h"
 #include "plan/replica.h"
@@ -12,6 +13,8 @@ struct mean_state {
 	const struct dlb_plan *plan;
 	struct dlb_state *state;
 	struct dlb_ranks peers;
+	struct dlb_host_values host;
+	void **value; /* [tensor] weights and buffers of one type, in host memory; NULL: not of that type */
 	/* sums of squares: of this replica's distance from the mean, and of the mean */
 	double apart2, norm2;
 };
@@ -28,21 +31,26 @@ bool dlb_sync_state_differs(const struct dlb_plan *p)
 	return p->n_replicas > 1 && (dlb_sharing_averages(&p->sharing) || sums_moments(p));
 }
 
-static void add_state(const struct mean_state *m, enum dlb_dtype dtype, struct dlb_pack *pack)
+static void add_state(struct mean_state *m, enum dlb_dtype dtype, struct dlb_pack *pack)
 {
 	const struct dlb_state *s = m->state;
 
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		const struct dlb_desc d = dlb_tensor_desc(x, 1);
+		const size_t bytes = dlb_desc_bytes(&d);
 
+		m->value[t] = NULL;
 		if (!s->value[t] || x->dtype != dtype)
 			continue;
-		if (!sums_moments(m->plan))
-			dlb_pack_add(pack, s->value[t], dlb_desc_count(&d), -1);
+		if (!sums_moments(m->plan)) {
+			m->value[t] = dlb_host_value(&m->host, s->value[t], bytes);
+			dlb_pack_add(pack, m->value[t], dlb_desc_count(&d), -1);
+		}
 		for (int k = 0; k < s->n_slots; k++)
 			if (s->slot[k][t])
-				dlb_pack_add(pack, s->slot[k][t], dlb_desc_count(&d), -1);
+				dlb_pack_add(pack, dlb_host_value(&m->host, s->slot[k][t], bytes),
+					     dlb_desc_count(&d), -1);
 	}
 }
 
@@ -61,7 +69,7 @@ static void measure(struct mean_state *m, enum dlb_dtype dtype, char *const *own
 		struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
 
 		for (int64_t i = 0, n = own[t] ? dlb_desc_count(&d) : 0; i < n; i++) {
-			double mean = value_at(s->value[t], dtype, i), x = value_at(own[t], dtype, i) - mean;
+			double mean = value_at(m->value[t], dtype, i), x = value_at(own[t], dtype, i) - mean;
 
 			m->apart2 += x * x;
 			m->norm2 += mean * mean;
@@ -69,7 +77,7 @@ static void measure(struct mean_state *m, enum dlb_dtype dtype, char *const *own
 	}
 }
 
-static char **copy_weights(const struct mean_state *m, enum dlb_dtype dtype, struct dlb_arena *arena)
+static char **copy_weights(const struct mean_state *m, struct dlb_arena *arena)
 {
 	const struct dlb_state *s = m->state;
 	char **own = dlb_arena_array(arena, (size_t)s->graph->n_tensors + 1, sizeof *own);
@@ -78,8 +86,8 @@ static char **copy_weights(const struct mean_state *m, enum dlb_dtype dtype, str
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		size_t bytes = (size_t)dlb_tensor_bytes(x, 1);
 
-		if (s->value[t] && x->dtype == dtype && x->kind == DLB_T_WEIGHT && !sums_moments(m->plan))
-			own[t] = memcpy(dlb_arena_alloc(arena, bytes + 1), s->value[t], bytes);
+		if (m->value[t] && x->kind == DLB_T_WEIGHT)
+			own[t] = memcpy(dlb_arena_alloc(arena, bytes + 1), m->value[t], bytes);
 	}
 	return own;
 }
@@ -112,22 +120,28 @@ static int mean_of(struct mean_state *m, enum dlb_dtype dtype, struct dlb_error 
 	const struct dlb_allreduce *how = dlb_sharing_sum(&m->plan->sharing, INFINITY);
 	struct dlb_arena arena = { 0 };
 	struct dlb_pack pack = { 0 };
-	char **own = copy_weights(m, dtype, &arena);
+	char **own;
 	void *buffer;
-	int rc = 0;
+	int rc;
 
+	m->host = (struct dlb_host_values){ .be = m->state->be };
+	m->value = dlb_arena_array(&arena, (size_t)m->state->graph->n_tensors + 1, sizeof *m->value);
 	add_state(m, dtype, &pack);
+	rc = dlb_host_values_get(&m->host, err);
+	own = copy_weights(m, &arena);
 	dlb_pack_lay_out(&pack, how->n_chunks(&m->peers), dlb_dtype_bytes(dtype));
 	buffer = dlb_arena_alloc(&arena, (size_t)pack.n * pack.element_bytes + 1);
-	if (pack.n) {
+	if (pack.n && !rc) {
 		dlb_pack_load(&pack, buffer);
 		rc = sum(m, dtype, &pack, buffer, err);
 	}
 	if (pack.n && !rc) {
 		dlb_sync_scale(buffer, dtype, pack.n, 1.0 / m->plan->n_replicas);
 		dlb_pack_unload(&pack, buffer);
+		rc = dlb_host_values_put(&m->host, err);
 	}
 	measure(m, dtype, own);
+	dlb_host_values_release(&m->host);
 	dlb_pack_release(&pack);
 	dlb_arena_release(&arena);
 	return rc;

@@ -184,12 +184,22 @@ void dlb_sync_begin(struct dlb_sync *x, const struct dlb_program *p, int64_t ste
 			ways[i]->begin(x, p);
 }
 
+static bool is_due(const struct dlb_sync_bucket *b) { return !b->ops->due || b->ops->due(b); }
+
+bool dlb_sync_is_due(const struct dlb_sync *x, int bucket)
+{
+	for (int i = x->first[bucket]; i < x->first[bucket + 1]; i++)
+		if (is_due(&x->bucket[i]))
+			return true;
+	return false;
+}
+
 void dlb_sync_start(struct dlb_sync *x, int bucket, int64_t step)
 {
 	for (int i = x->first[bucket]; i < x->first[bucket + 1]; i++) {
 		struct dlb_sync_bucket *b = &x->bucket[i];
 
-		if (b->ops->due && !b->ops->due(b))
+		if (!is_due(b))
 			continue;
 		b->step = step;
 		b->ops->load(b);

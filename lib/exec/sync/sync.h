@@ -46,8 +46,8 @@ struct dlb_sync_desc {
 	 * NULL if no layer of this node has factors; compress: state of compression, shared by all programs
 	 * of a run; last_step: of the run, INT64_MAX: not known. */
 	void *const *summand;
-	/* [tensor] mirrors in host memory of divided weights, whole, for a node that computes on a device; NULL:
-	 * state and arena have the weights in host memory. */
+	/* [tensor] mirrors in host memory of weights that are divided or averaged, whole, for a node that
+	 * computes on a device; NULL: state and arena have the weights in host memory. */
 	void *const *weight;
 	struct dlb_kfac *kfac;
 	struct dlb_compress_state *compress;
@@ -69,6 +69,8 @@ int dlb_sync_put(const struct dlb_sync *x, struct dlb_memories *m, struct dlb_er
 /* Begins a step of program p; in an asynchronous program, an iteration, in which buckets of the previous one
  * may still be under way. */
 void dlb_sync_begin(struct dlb_sync *x, const struct dlb_program *p, int64_t step);
+/* Whether starting the bucket exchanges anything in this step. Averages of weights are not due in each one. */
+bool dlb_sync_is_due(const struct dlb_sync *x, int bucket);
 /* Starts bucket `bucket`. Its gradients of all micro-batches, its statistics of one, or its updated weights
  * must be complete. */
 void dlb_sync_start(struct dlb_sync *x, int bucket, int64_t step);
