@@ -215,7 +215,7 @@ static int test_programs(enum dlb_offload_kind kind, uint64_t seed, double *far_
 	dlb_rng_init(&r, seed);
 	random_training(&d, seed, clusters[seed % 3], &r);
 	for (int t = 0; t < d.g.n_tensors && kind == DLB_OFFLOAD_WEIGHTS; t += 2)
-		if (dlb_offload_name(&d.g, t)) /* smaller ones stay */
+		if (dlb_offload_name(&d.g, DLB_OFFLOAD_STATES, t)) /* smaller ones stay */
 			d.g.tensor[t].size_add += 4096;
 	const int memory = dlb_cluster_add_memory(&d.cl, 0, "disk", DLB_MEMORY_FILE, 1e12);
 	struct dlb_memory *disk = &d.cl.memory[memory];
@@ -238,7 +238,7 @@ static int test_programs(enum dlb_offload_kind kind, uint64_t seed, double *far_
 	assert(IS(fabs(free_s - near_s), <=,
 		  (kind == DLB_OFFLOAD_ACTIVATIONS && plan.in_place ? 0.02 : 1e-9) * near_s));
 	for (int t = 0; t < d.g.n_tensors; t++) /* of weights of which only the bytes are known */
-		if (dlb_offload_name(&d.g, t))
+		if (dlb_offload_name(&d.g, DLB_OFFLOAD_STATES, t))
 			stated += p.n_state * d.g.tensor[t].size_add;
 	assert(kind != DLB_OFFLOAD_STATES || IS(bytes, ==, stated));
 	dlb_program_release(&g);

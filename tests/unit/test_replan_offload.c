@@ -168,7 +168,7 @@ static int count_weights(void)
 	int n = 0;
 
 	for (int t = 0; t < d.g.n_tensors; t++)
-		n += dlb_offload_name(&d.g, t) != NULL;
+		n += dlb_offload_name(&d.g, DLB_OFFLOAD_STATES, t) != NULL;
 	return n;
 }
 
@@ -233,7 +233,7 @@ static void test_order(void)
 	start();
 	memory(0, "disk", DLB_MEMORY_FILE, 1e8);
 	for (int t = 0; t < d.g.n_tensors; t++)
-		if (dlb_offload_name(&d.g, t)) {
+		if (dlb_offload_name(&d.g, DLB_OFFLOAD_STATES, t)) {
 			second = first < 0 ? second : second < 0 ? t : second;
 			first = first < 0 ? t : first;
 		}
@@ -330,7 +330,7 @@ static void test_least(void)
 
 	start_of(40);
 	for (int t = 0; t < d.g.n_tensors; t++)
-		if (dlb_offload_name(&d.g, t))
+		if (dlb_offload_name(&d.g, DLB_OFFLOAD_STATES, t))
 			d.g.tensor[t].size_add *= 100;
 	memory(0, "disk", DLB_MEMORY_FILE, 1e8);
 	if (place_on_first(NULL, &p, &plan, &err))
