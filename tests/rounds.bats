@@ -42,6 +42,18 @@ compare() {
 }
 
 # bats test_tags=slow
+@test "replicas that average weights move inside a run: the same bits" {
+	local how
+	ranks=4
+	for how in '--replicas 2 --gossip 0.5' '--replicas 2 --sync-every 3 --gossip 0.3 -m 2'; do
+		# shellcheck disable=SC2206	# words
+		place=($how)
+		ready "$root/share/models/digits_cnn.onnx" 24 --data random --init 1 --optimizer momentum
+		compare 40
+	done
+}
+
+# bats test_tags=slow
 @test "an asynchronous plan changes inside a run: losses are those of runs that go on from checkpoints under its plans" {
 	# random placements have more stages than the other rules of staleness allow
 	place=(-m 4 -a even --schedule async --staleness none)

@@ -54,13 +54,11 @@ bool dlb_command_remembers(const struct dlb_doc *doc)
 
 const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 {
-	static const char *const averages[] = { "gossip", "sync_every", "param_server" };
 	const json_t *plan = dlb_doc_section(doc, "plan");
 	const char *compress = json_string_value(json_object_get(plan, "compress"));
 
-	for (int i = 0; i < DLB_LEN(averages); i++)
-		if (json_object_get(plan, "replicas") && json_object_get(plan, averages[i]))
-			return "replicas that average weights cannot change their programs inside a run";
+	if (json_object_get(plan, "replicas") && json_object_get(plan, "param_server"))
+		return "the replicas of a parameter server cannot change their programs inside a run";
 	if (json_integer_value(json_object_get(plan, "zero")) == 3)
 		return "replicas that have shares of weights (--zero 3) cannot change their programs "
 		       "inside a run";
@@ -68,6 +66,17 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 		return "--compress auto may choose another compression for the next plan, and residuals of "
 		       "one do not fit another";
 	return NULL;
+}
+
+bool dlb_command_averages(const struct dlb_doc *doc)
+{
+	static const char *const word[] = { "gossip", "sync_every", "param_server" };
+	const json_t *plan = dlb_doc_section(doc, "plan");
+
+	for (int i = 0; i < DLB_LEN(word) && json_object_get(plan, "replicas"); i++)
+		if (json_object_get(plan, word[i]))
+			return true;
+	return false;
 }
 
 bool dlb_command_is_async(const struct dlb_doc *doc)

@@ -31,6 +31,8 @@ static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc
 
 	if (fixed)
 		return refuse_plan(f, fixed, err);
+	if (dlb_command_averages(doc))
+		return refuse_plan(f, "replicas that average weights would freeze different ones", err);
 	if (dlb_command_remembers(doc))
 		return refuse_plan(
 			f, "what compressed sums remember of a gradient is kept by its place in the graph",
