@@ -45,7 +45,7 @@ compare() {
 @test "replicas that average weights move inside a run: the same bits" {
 	local how
 	ranks=4
-	for how in '--replicas 2 --gossip 0.5' '--replicas 2 --sync-every 3 --gossip 0.3 -m 2'; do
+	for how in '--replicas 2 --split even --gossip 0.5' '--replicas 2 --split even --sync-every 3 --gossip 0.3 -m 2'; do
 		# shellcheck disable=SC2206	# words
 		place=($how)
 		ready "$root/share/models/digits_cnn.onnx" 24 --data random --init 1 --optimizer momentum
@@ -130,7 +130,14 @@ compare() {
 		ready "$model" 64 "${digits[@]}" --optimizer adam --test-data digits:test
 		compare 47
 	done
-	place=(-m 2 --replicas 2 --split even)
+	# a weight that is read on one node is divided; else it is put together
+	for options in '-m 2 --replicas 2 --split even' '--replicas 3 --split even'; do
+		# shellcheck disable=SC2206	# words
+		ranks=${options//[^3]/} ranks=$((ranks ? 6 : 4)) place=($options --zero 3)
+		ready "$root/share/models/lenet5.onnx" 24 --data random --init 1 --optimizer adam
+		compare 40
+	done
+	ranks=4 place=(-m 2 --replicas 2 --split even)
 	ready "$model" 64 "${digits[@]}" --optimizer kfac --inverse-every 5
 	compare 47
 	# what compressed sums remember of a gradient moves with its weight
@@ -213,7 +220,7 @@ compare() {
 	output='' one_line dlb-run '--rounds has no effect' '--dry-run'
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" --round-steps 7 "$tmp/doc.json"
 	output='' one_line dlb-run '--round-steps has no effect' '--rounds'
-	for options in '--replicas 2 --zero 3' '--replicas 2 --gossip .1' '--replicas 2 --compress auto' \
+	for options in '--replicas 2 --param-server 1' '--replicas 2 --compress auto' \
 		'--replicas 2 --shards even --sync-every 2'; do
 		# shellcheck disable=SC2086
 		dlb-place -q $options --optimizer adam "$tmp/doc.json" >"$tmp/other.json"

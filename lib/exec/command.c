@@ -59,9 +59,6 @@ const char *dlb_command_fixed_plan(const struct dlb_doc *doc)
 
 	if (json_object_get(plan, "replicas") && json_object_get(plan, "param_server"))
 		return "the replicas of a parameter server cannot change their programs inside a run";
-	if (json_integer_value(json_object_get(plan, "zero")) == 3)
-		return "replicas that have shares of weights (--zero 3) cannot change their programs "
-		       "inside a run";
 	if (compress && !strcmp(compress, DLB_COMPRESS_AUTO))
 		return "--compress auto may choose another compression for the next plan, and residuals of "
 		       "one do not fit another";

@@ -48,8 +48,8 @@ int dlb_command_read(const struct dlb_run_command *c, struct dlb_doc *doc, struc
 /* Writes the options into the document and fills c->exec from it; doc owns the strings. Warns of options
  * without effect. -1 with err: doc is released. */
 int dlb_command_edit(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
-/* The reason why the programs of this plan cannot change inside a run: replicas have a parameter server or
- * shares of weights, or --compress auto chooses the compression. NULL: they can change. */
+/* The reason why the programs of this plan cannot change inside a run: replicas have a parameter server,
+ * or --compress auto chooses the compression. NULL: they can change. */
 const char *dlb_command_fixed_plan(const struct dlb_doc *doc);
 /* Whether replicas average weights. */
 bool dlb_command_averages(const struct dlb_doc *doc);

@@ -31,6 +31,10 @@ static int check_plan(const struct dlb_run_command *c, const struct dlb_doc *doc
 
 	if (fixed)
 		return refuse_plan(f, fixed, err);
+	if (json_integer_value(json_object_get(dlb_doc_section(doc, "plan"), "zero")) == 3)
+		return refuse_plan(
+			f, "replicas that have shares of weights (--zero 3) cannot freeze them inside a run",
+			err);
 	if (dlb_command_averages(doc))
 		return refuse_plan(f, "replicas that average weights would freeze different ones", err);
 	if (dlb_command_remembers(doc))

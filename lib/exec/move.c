@@ -4,6 +4,7 @@
 #include "exec/kfac.h"
 #include "exec/runtime.h"
 #include "plan/bucket_tensors.h"
+#include "plan/shares.h"
 #include "util/mem.h"
 
 /* One array that this rank sends or receives. Back ends with memory of their own need a copy in host
@@ -26,10 +27,11 @@ static void add(struct moves *m, void *p, size_t bytes, bool receives, int peer)
 	m->item[m->n++] = (struct moved){ .p = p, .bytes = bytes, .receives = receives, .peer = peer };
 }
 
-/* All arrays of tensor t in s: its values and the optimizer's states. */
-static void add_tensor(struct moves *m, const struct dlb_state *s, int t, bool receives, int peer)
+/* The optimizer's states of tensor t in s and, with `value`, its values. */
+static void add_tensor(struct moves *m, const struct dlb_state *s, int t, bool value, bool receives, int peer)
 {
-	add(m, s->value[t], dlb_state_value_bytes(s, t), receives, peer);
+	if (value)
+		add(m, s->value[t], dlb_state_value_bytes(s, t), receives, peer);
 	for (int k = 0; k < s->n_slots; k++)
 		if (s->slot[k][t])
 			add(m, s->slot[k][t], dlb_state_slot_bytes(s, t), receives, peer);
@@ -71,6 +73,60 @@ static int exchange(struct moves *m, struct dlb_backend *be, struct dlb_comm *co
 	return rc;
 }
 
+static bool divides(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+{
+	return p && p->sharing.zero == 3 && dlb_weight_is_gathered(g, p->placement, t);
+}
+
+static int holder(const struct dlb_plan *p, const struct dlb_graph *g, int t, int replica)
+{
+	return p->replica[replica][dlb_state_home(g, p->placement, t)];
+}
+
+/* Copies between two arrays of the back end's memory. */
+static void copy(struct dlb_backend *be, void *to, const void *from, size_t bytes)
+{
+	void *host = dlb_is_host_memory(be) ? NULL : dlb_xmalloc(bytes + 1);
+
+	if (host) {
+		be->ops->download(be, host, from, bytes);
+		be->ops->upload(be, to, host, bytes);
+	} else {
+		memcpy(to, from, bytes);
+	}
+	free(host);
+}
+
+/* Adds the messages by which weight t is put together from the shares of all replicas, if they divide it
+ * under the old plan only, or is cut into shares, if they divide it under the new plan only. Each replica
+ * cuts its own. A node sends at most one share to another node. */
+static void reshape(struct moves *m, struct dlb_state *to, const struct dlb_state *from,
+		    const struct dlb_placements *p, int t)
+{
+	const struct dlb_graph *g = to->graph;
+	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
+	const size_t size = dlb_dtype_bytes(d.dtype);
+	const bool cuts = divides(p->after, g, t);
+	const int R = p->after->n_replicas;
+
+	for (int k = 0; k < R * R; k++) {
+		const int r = k / R, q = k % R, dst = holder(p->after, g, t, r),
+			  src = holder(p->before, g, t, q);
+		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), R, q);
+		const size_t at = (size_t)share.first * size, bytes = (size_t)share.n * size;
+
+		if ((cuts && r != q) || (dst != to->node && src != to->node))
+			continue;
+		char *into = dst == to->node ? (char *)to->value[t] + (cuts ? 0 : at) : NULL,
+		     *out = src == to->node ? (char *)from->value[t] + (cuts ? at : 0) : NULL;
+
+		if (into && out)
+			copy(to->be, into, out, bytes);
+		else
+			add(m, into ? into : out, bytes, into != NULL, into ? src : dst);
+	}
+}
+
 int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const struct dlb_placements *p,
 		   struct dlb_comm *comm, struct dlb_error *err)
 {
@@ -78,17 +134,19 @@ int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const str
 	const int node = to->node;
 	struct moves m = { NULL, 0, 0 };
 
-	/* messages between two ranks belong to one replica and arrive in the order in which both ranks start
-	 * them */
+	/* messages between two ranks arrive in the order in which both ranks start them */
 	for (int t = 0; t < g->n_tensors; t++) {
 		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
 			continue;
 		const int was = dlb_state_home(g, p->was, t), is = dlb_state_home(g, p->is, t);
+		const bool same = divides(p->before, g, t) == divides(p->after, g, t);
 
+		if (!same)
+			reshape(&m, to, from, p, t);
 		if (dlb_state_home(g, to->placement, t) == node && was != node)
-			add_tensor(&m, to, t, true, was);
+			add_tensor(&m, to, t, same, true, was);
 		if (dlb_state_home(g, from->placement, t) == node && is != node)
-			add_tensor(&m, from, t, false, is);
+			add_tensor(&m, from, t, same, false, is);
 	}
 	return exchange(&m, to->be, comm, err);
 }

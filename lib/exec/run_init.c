@@ -787,14 +787,14 @@ static struct dlb_placements placements_of(struct run *r, const struct dlb_plan 
 
 	if (frozen || r->job.plan.n_replicas < 2)
 		return (struct dlb_placements){ before->placement, r->placement, before->placement,
-						r->placement };
+						r->placement,      NULL,         NULL };
 	was = dlb_arena_array(&r->job.plan.arena, n, sizeof *was);
 	is = dlb_arena_array(&r->job.plan.arena, n, sizeof *is);
 	held = dlb_arena_array(&r->job.plan.arena, n, sizeof *held);
 	dlb_plan_placement_of(plan, r->replica, was);
 	dlb_plan_placement_of(&r->job.plan, before->share, is);
 	dlb_plan_placement_of(plan, before->share, held);
-	return (struct dlb_placements){ was, is, held, r->placement };
+	return (struct dlb_placements){ was, is, held, r->placement, plan, &r->job.plan };
 }
 
 int dlb_run_reopen(struct run *r, bool frozen, int *who, struct dlb_error *err)

@@ -179,8 +179,11 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_local_graph *l, int rul
 		const int weight_rule = rule_of(l, DLB_OFFLOAD_WEIGHTS, t),
 			  state_rule = rule_of(l, DLB_OFFLOAD_STATES, t);
 
+		/* a whole weight and a share of it are different arrays: move.c */
+		const bool same = was && dlb_state_gathers(was, t) == dlb_state_gathers(s, t);
+
 		if (!(s->value[t] = take_slot(s, l, weight_rule, t, dlb_state_value_bytes(s, t),
-					      was ? &was->value[t] : NULL, err)))
+					      same ? &was->value[t] : NULL, err)))
 			return -1;
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;

@@ -61,13 +61,15 @@ void dlb_state_follow(struct dlb_state *s, const struct dlb_graph *to);
  * replica. was: its new replica in the old plan, from whose nodes it receives. is: its old replica in the new
  * plan, to whose nodes it sends. held: its old replica in the old plan, which tells the state that it had.
  * holds: its new replica in the new plan, which tells the state that it has. With one replica, held equals
- * was and holds equals is. Both plans have equally many replicas. */
+ * was and holds equals is. Both plans have equally many replicas. before, after: the plans; NULL: one replica. */
 struct dlb_placements {
 	const int *was, *is, *held, *holds;
+	const struct dlb_plan *before, *after;
 };
 /* move.c: moves the weights, buffers and optimizer states whose node has changed, in each replica, from the
- * state `from` of the old plan to the state `to` of the new plan, directly from node to node. Collective; -1:
- * the comm broke. */
+ * state `from` of the old plan to the state `to` of the new plan, directly from node to node. A weight that
+ * replicas divide under one of the plans only is put together from the shares of all replicas, or cut.
+ * Collective; -1: the comm broke. */
 int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const struct dlb_placements *p,
 		   struct dlb_comm *comm, struct dlb_error *err);
 struct dlb_compress_state;

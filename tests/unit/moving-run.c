@@ -1,6 +1,6 @@
-/* dlb-run for one of several ranks, whose plan changes at random every second step, and with it the node
- * weights, so that replicas change their nodes and their shares of the batch: moving-run DOC STEPS SEED
- * [CHECKPOINT-FOLDER]. If replicas average weights, which depend on the shares, node weights stay equal. Started by mpirun; writes the document to standard output. tests/rounds.bats compares
+/* dlb-run for one of several ranks, whose plan changes at random every second step, and with it the node weights,
+ * so that replicas change their nodes: moving-run DOC STEPS SEED
+ * [CHECKPOINT-FOLDER]. Started by mpirun; writes the document to standard output. tests/rounds.bats compares
  * the losses and weights with those of a run that stays. */
 #include <math.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static int move_at_random(void *live, const struct dlb_cli *cli, struct dlb_doc 
 	dlb_balance_init(&b, (int)json_array_size(json_object_get(dlb_doc_section(doc, "cluster"), "nodes")));
 	b.round = (int)seed;
 	for (int i = 0; i < b.n_nodes; i++)
-		b.weight[i] = dlb_command_averages(doc) ? 1 : 1 + (seed + i) % b.n_nodes;
+		b.weight[i] = 1 + (seed + i) % b.n_nodes;
 	dlb_doc_put(doc, "balance", dlb_balance_write(&b));
 	dlb_balance_release(&b);
 	return dlb_replan(&o, doc, err);
