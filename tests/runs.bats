@@ -9,6 +9,7 @@ same() { # CASE...
 }
 
 @test "runs: placements" { same placements; }
+@test "runs: drawn" { same drawn; }
 @test "runs: logs" { same logs; }
 @test "runs: continued" { same continued; }
 @test "runs: replicas" { same replicas; }

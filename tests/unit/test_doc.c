@@ -577,8 +577,27 @@ static void test_heap(void)
 	json_set_alloc_funcs(malloc, free);
 }
 
+/* A section that is no object is refused when the document is read, whoever reads it. */
+static void test_types(void)
+{
+	static const char *const names[] = { "graph", "profile", "cluster", "cost", "balance", "plan", "run",
+					     "report", "provenance" };
+
+	for (int i = 0; i < DLB_LEN(names); i++) {
+		char text[80], want[80];
+		struct dlb_error err = { .what = "" };
+		struct dlb_doc d;
+
+		snprintf(text, sizeof text, "{\"dlb\": \"1.0\", \"%s\": 3}", names[i]);
+		snprintf(want, sizeof want, "x: /%s", names[i]);
+		assert(IS(dlb_doc_parse(&d, text, strlen(text), "x", &err), ==, -1));
+		assert(SAME(err.where, want));
+	}
+}
+
 int main(void)
 {
+	test_types();
 	test_print();
 	test_bad();
 	test_write();
