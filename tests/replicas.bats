@@ -379,6 +379,18 @@ near() {
 	one_line dlb-place "wants a number or auto"
 }
 
+@test "replicas asked for by number that are slower than one node: one line; else none" {
+	dlb-profile -q --analytic --batch 16 "$root/share/models/digits_mlp.onnx" |
+		dlb-costmodel -q -c 'cpu:1 host cpu:1 link=rack:1e-2,1e5' >"$tmp/cost.json"
+	run -0 --separate-stderr dlb-place --replicas 2 "$tmp/cost.json"
+	output='' one_line dlb-place '2 replicas take' 'a step where node 0 (cpu) alone takes' '--replicas auto'
+	for options in '-a even' '--replicas auto'; do
+		# shellcheck disable=SC2086	# words
+		run -0 --separate-stderr dlb-place $options "$tmp/cost.json"
+		[ -z "$stderr" ]
+	done
+}
+
 @test "a sample that is not a number reaches one replica: all end, one line, status 2" {
 	arrays "$tmp/some" 96 30			# sample 30: of replica 1 in step 1
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --replicas 2 >"$tmp/doc.json"
