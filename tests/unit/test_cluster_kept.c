@@ -148,8 +148,8 @@ static void sections(void)
 		"{\"kinds\":[],\"synthetic\":\"a:2\"}",
 		"{\"kinds\":[{\"name\":\"a\",\"backend\":\"cpu\",\"threads\":2}],\"synthetic\":\"aa\"}",
 		"{\"kinds\":[{\"name\":\"a\",\"backend\":\"cpu\",\"threads\":2}],\"synthetic\":3}",
-		"{\"kinds\":[{\"name\":\"a\",\"backend\":\"cpu\",\"threads\":2}],\"synthetic\":\"a\","
-		"\"nodes\":[]}",
+		("{\"kinds\":[{\"name\":\"a\",\"backend\":\"cpu\",\"threads\":2}],\"synthetic\":\"a\","
+		 "\"nodes\":[]}"),
 		"{\"kinds\":[{\"name\":\"a\",\"backend\":\"cpu\",\"threads\":2}],\"synthetic\":\"\"}",
 		"[]",
 	};

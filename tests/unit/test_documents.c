@@ -312,7 +312,7 @@ static void make_trace(struct dlb_bytes *file)
 	for (int i = 0; i < 4; i++) {
 		if (i) {
 			dlb_bytes_number(&m, 1, (uint64_t)(10 * i));
-			dlb_bytes_field(&m, 2, "abc" + i - 1, 1);
+			dlb_bytes_field(&m, 2, &"abc"[i - 1], 1);
 			dlb_bytes_number(&m, 3, 4);
 			dlb_bytes_number(&m, 6, 77);
 			dlb_bytes_number(&m, 7, (uint64_t)(5 * i));

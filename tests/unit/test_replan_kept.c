@@ -56,8 +56,8 @@ static const char *const cases[] = {
 	"M=2 offload=activations:*=pool recompute=auto | M=4",
 	"state-dtype=bf16 optimizer=adam | state-dtype=f32 | optimizer=sgd",
 	"state-dtype=8bit optimizer=adamw M=2 | weights",
-	"M=4 schedule=async algorithm=even staleness=stash | staleness=predict optimizer=momentum | "
-	"schedule=1f1b",
+	("M=4 schedule=async algorithm=even staleness=stash | staleness=predict optimizer=momentum | "
+	 "schedule=1f1b"),
 	"M=4 schedule=interleaved chunks=3 | chunks=2 | algorithm=greedy priority=upward-rank",
 	"pin=f1=1,f2=0 M=2 | exclude=0 pin=none | exclude=none weights | pin=f0=9",
 	"algorithm=random seed=5 | seed=6 | algorithm=heft in-place=off | algorithm=peft",
