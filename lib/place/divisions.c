@@ -470,7 +470,8 @@ double dlb_divisions_outline_s(const struct dlb_replicas_task *t, int R, int pla
 
 	list_divisions(t, R, &d);
 	outline_all(t, &d);
-	qsort(d.at, (size_t)d.n, sizeof *d.at, by_estimate);
+	if (d.n)
+		qsort(d.at, (size_t)d.n, sizeof *d.at, by_estimate);
 	const double s = d.n ? d.at[place < d.n ? place : d.n - 1].estimate_s : INFINITY;
 	free(d.at);
 	return s;
