@@ -114,9 +114,9 @@ bool dlb_hosts_take_allocation(struct dlb_hosts *h)
 		  tasks = getenv("SLURM_JOB_ID") && list && c->n_nodes > 1 ? add_hosts(c, list) : 0;
 	int *of_node, *place;
 
+	/* the cluster takes no host of an allocation that ranks need not be told */
 	if (!tasks || c->n_hosts - first < 2) {
-		c->n_hosts =
-			first; /* an allocated host that ranks need not be told is none of the cluster's */
+		c->n_hosts = first;
 		return false;
 	}
 	h->rank = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *h->rank);

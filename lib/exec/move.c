@@ -73,9 +73,10 @@ static int exchange(struct moves *m, struct dlb_backend *be, struct dlb_comm *co
 	return rc;
 }
 
-static bool divides(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+/* Whether replicas divide weight t under one of the plans only. */
+static bool changes_shape(const struct dlb_placements *p, const struct dlb_graph *g, int t)
 {
-	return p && p->sharing.zero == 3 && dlb_weight_is_gathered(g, p->placement, t);
+	return p->after && dlb_plan_divides(p->before, g, t) != dlb_plan_divides(p->after, g, t);
 }
 
 static int holder(const struct dlb_plan *p, const struct dlb_graph *g, int t, int replica)
@@ -97,33 +98,40 @@ static void copy(struct dlb_backend *be, void *to, const void *from, size_t byte
 	free(host);
 }
 
-/* Adds the messages by which weight t is put together from the shares of all replicas, if they divide it
- * under the old plan only, or is cut into shares, if they divide it under the new plan only. Each replica
- * cuts its own. A node sends at most one share to another node. */
+/* Adds the messages of a weight that changes its shape: each replica puts it together from the shares of all
+ * replicas, or cuts its own share from its whole weight. to, from: of this rank's new and old replica. A node
+ * sends at most one share to another node. */
 static void reshape(struct moves *m, struct dlb_state *to, const struct dlb_state *from,
 		    const struct dlb_placements *p, int t)
 {
 	const struct dlb_graph *g = to->graph;
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
 	const size_t size = dlb_dtype_bytes(d.dtype);
-	const bool cuts = divides(p->after, g, t);
+	const bool cuts = dlb_plan_divides(p->after, g, t),
+		   gets = holder(p->after, g, t, to->share) == to->node,
+		   gives = holder(p->before, g, t, from->share) == to->node;
 	const int R = p->after->n_replicas;
 
-	for (int k = 0; k < R * R; k++) {
-		const int r = k / R, q = k % R, dst = holder(p->after, g, t, r),
-			  src = holder(p->before, g, t, q);
+	for (int q = 0; gets && q < R; q++) {
+		const int peer = holder(p->before, g, t, q);
 		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), R, q);
 		const size_t at = (size_t)share.first * size, bytes = (size_t)share.n * size;
+		char *into = (char *)to->value[t] + (cuts ? 0 : at);
 
-		if ((cuts && r != q) || (dst != to->node && src != to->node))
+		if (cuts && q != to->share)
 			continue;
-		char *into = dst == to->node ? (char *)to->value[t] + (cuts ? 0 : at) : NULL,
-		     *out = src == to->node ? (char *)from->value[t] + (cuts ? at : 0) : NULL;
-
-		if (into && out)
-			copy(to->be, into, out, bytes);
+		if (peer == to->node)
+			copy(to->be, into, (char *)from->value[t] + (cuts ? at : 0), bytes);
 		else
-			add(m, into ? into : out, bytes, into != NULL, into ? src : dst);
+			add(m, into, bytes, true, peer);
+	}
+	for (int r = 0; gives && r < R; r++) {
+		const int peer = holder(p->after, g, t, r);
+		const struct dlb_share share = dlb_share_of(dlb_desc_count(&d), R, from->share);
+
+		if (peer != to->node && (!cuts || r == from->share))
+			add(m, (char *)from->value[t] + (cuts ? (size_t)share.first * size : 0),
+			    (size_t)share.n * size, false, peer);
 	}
 }
 
@@ -139,7 +147,7 @@ int dlb_state_move(struct dlb_state *to, const struct dlb_state *from, const str
 		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
 			continue;
 		const int was = dlb_state_home(g, p->was, t), is = dlb_state_home(g, p->is, t);
-		const bool same = divides(p->before, g, t) == divides(p->after, g, t);
+		const bool same = !changes_shape(p, g, t);
 
 		if (!same)
 			reshape(&m, to, from, p, t);

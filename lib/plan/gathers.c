@@ -235,7 +235,7 @@ void dlb_compile_count_gathers(struct compiler *c)
 			double bytes = dlb_tensor_bytes(&c->g->tensor[t], 1);
 
 			if (!dlb_program_gathers(c->out, t) ||
-			    dlb_offload_node(c->g, c->p->placement, t) != node)
+			    dlb_weight_node(c->g, c->p->placement, t) != node)
 				continue;
 			for (int i = 0; i < WHOLE_AT_ONCE; i++) {
 				const double less = bytes > most[i] ? most[i] : bytes;

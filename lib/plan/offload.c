@@ -38,14 +38,6 @@ const char *dlb_offload_name(const struct dlb_graph *g, enum dlb_offload_kind ki
 	return x->slice ? x->slice->of : x->name;
 }
 
-int dlb_offload_node(const struct dlb_graph *g, const int *placement, int t)
-{
-	const int home = dlb_graph_home(g, t),
-		  reader = g->reader_start[t] < g->reader_start[t + 1] ? g->reader[g->reader_start[t]] : -1;
-
-	return home >= 0 ? placement[home] : reader >= 0 ? placement[reader] : -1;
-}
-
 int dlb_offload_rule_of(const struct dlb_offload *x, enum dlb_offload_kind kind, const struct dlb_graph *g,
 			int t)
 {
@@ -207,7 +199,7 @@ static struct far far_of(const struct dlb_program *g, enum dlb_offload_kind kind
 		return f;
 	f.memory = g->plan->offload.rule[rule].memory;
 	f.node = kind == DLB_OFFLOAD_ACTIVATIONS ? g->plan->placement[x->producer] :
-						   dlb_offload_node(g->graph, g->plan->placement, t);
+						   dlb_weight_node(g->graph, g->plan->placement, t);
 	return f;
 }
 

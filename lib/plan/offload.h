@@ -35,8 +35,6 @@
 const char *dlb_offload_name(const struct dlb_graph *g, enum dlb_offload_kind kind, int t);
 /* Whether t is a constant that may be offloaded as a weight: floats of the model's file, not small. */
 bool dlb_offload_is_frozen_weight(const struct dlb_graph *g, int t);
-/* The node of weight t under the placement: that of its home, or of the first op that reads a frozen weight. */
-int dlb_offload_node(const struct dlb_graph *g, const int *placement, int t);
 /* The first rule of kind states or weights that names t; -1: none. */
 int dlb_offload_rule_of(const struct dlb_offload *x, enum dlb_offload_kind kind, const struct dlb_graph *g,
 			int t);

@@ -80,9 +80,17 @@ bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t)
 	       dlb_tensor_bytes(x, 1) >= DLB_LEAST_GATHERED_BYTES;
 }
 
+int dlb_weight_node(const struct dlb_graph *g, const int *placement, int t)
+{
+	const int home = dlb_graph_home(g, t),
+		  reader = g->reader_start[t] < g->reader_start[t + 1] ? g->reader[g->reader_start[t]] : -1;
+
+	return home >= 0 ? placement[home] : reader >= 0 ? placement[reader] : -1;
+}
+
 bool dlb_weight_has_one_node(const struct dlb_graph *g, const int *placement, int t)
 {
-	const int node = dlb_offload_node(g, placement, t);
+	const int node = dlb_weight_node(g, placement, t);
 
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
 		if (placement[g->reader[r]] != node)
@@ -95,10 +103,15 @@ bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int
 	return dlb_weight_may_be_gathered(g, t) && dlb_weight_has_one_node(g, placement, t);
 }
 
+bool dlb_plan_divides(const struct dlb_plan *p, const struct dlb_graph *g, int t)
+{
+	return p->n_replicas > 1 && p->sharing.zero == 3 && dlb_weight_is_gathered(g, p->placement, t);
+}
+
 bool dlb_plan_gathers(const struct dlb_plan *p, const struct dlb_graph *g)
 {
-	for (int t = 0; t < g->n_tensors && p->n_replicas > 1 && p->sharing.zero == 3; t++)
-		if (dlb_weight_is_gathered(g, p->placement, t))
+	for (int t = 0; t < g->n_tensors; t++)
+		if (dlb_plan_divides(p, g, t))
 			return true;
 	return false;
 }

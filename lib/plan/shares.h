@@ -37,10 +37,14 @@ bool dlb_bucket_keeps_shares(const struct dlb_bucket *b);
 /* Whether replicas that divide their weights keep shares of weight t: it is trained, f32, not small, and only
  * ops of its own node read it. _may_be_: without the last condition, which depends on the placement. */
 bool dlb_weight_may_be_gathered(const struct dlb_graph *g, int t);
-/* Whether all ops that read weight or constant t, and its home, are on one node. */
+/* The node of weight t under the placement: that of its home or, if it is a constant, of the first op that
+ * reads it; -1: no op does. */
+int dlb_weight_node(const struct dlb_graph *g, const int *placement, int t);
+/* Whether all ops that read weight or constant t are on its node. */
 bool dlb_weight_has_one_node(const struct dlb_graph *g, const int *placement, int t);
 bool dlb_weight_is_gathered(const struct dlb_graph *g, const int *placement, int t);
-/* Whether replicas under plan p keep shares of some weight. */
+/* Whether replicas under plan p keep shares of weight t; of some weight. */
+bool dlb_plan_divides(const struct dlb_plan *p, const struct dlb_graph *g, int t);
 bool dlb_plan_gathers(const struct dlb_plan *p, const struct dlb_graph *g);
 /* [tensor] whether it is such a weight, for a program whose plan has stage 3, in g->arena; NULL: all are
  * whole. */

@@ -11,6 +11,7 @@
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "graph/rewrite.h"
+#include "util/rng.h"
 #include "check.h"
 
 enum { MOST = 4096, PARTS = 3 };
@@ -24,14 +25,10 @@ struct example {
 	const char *name[PARTS];
 };
 
-static uint32_t state;
+static struct dlb_rng rng;
 static struct dlb_backend be;
 
-static int below(int n)
-{
-	state = state * 1664525u + 1013904223u;
-	return (int)((state >> 8) % (uint32_t)n);
-}
+static int below(int n) { return (int)dlb_rng_below(&rng, (uint64_t)n); }
 
 static int64_t count(const int64_t *dim, int n)
 {
@@ -181,7 +178,7 @@ static void random_lookup(struct example *x)
 
 static void random_example(struct example *x, int i)
 {
-	state = (uint32_t)i;
+	dlb_rng_init(&rng, (uint64_t)i);
 	if (i % 5 == 4)
 		random_lookup(x);
 	else
@@ -512,7 +509,7 @@ int main(void)
 	test_bad_text();
 	int n_found = 0;
 	for (int i = 0; i < 2000; i++) {
-		state = (uint32_t)i;
+		dlb_rng_init(&rng, (uint64_t)i);
 		if (findable(&x, i)) {
 			check_found(&x, i % 7 == 0);
 			n_found++;

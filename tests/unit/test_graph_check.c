@@ -8,6 +8,7 @@
 #include "graph/history_json.h"
 #include "graph/order.h"
 #include "graph/rewrite.h"
+#include "util/rng.h"
 #include "check.h"
 
 enum { X, W, H, Y, DH, DW };
@@ -210,15 +211,17 @@ static void test_invariants(void)
 /* Ops that colocation joins, directly or through others, have the least id of them as their group. */
 static void test_groups(void)
 {
-	uint32_t state = 1;
+	struct dlb_rng rng;
 
+	dlb_rng_init(&rng, 1);
 	for (int turn = 0; turn < 200; turn++) {
 		struct dlb_graph g;
 		int group[5], want[5];
 		make(&g);
 		for (int i = 0; i < 5; i++) {
-			state = state * 1664525u + 1013904223u;
-			g.op[i].colocate = (int)(state >> 8) % 8 < 5 ? (int)((state >> 8) % 5) : -1;
+			const int to = (int)dlb_rng_below(&rng, 8); /* from 5 on: none */
+
+			g.op[i].colocate = to < 5 ? to : -1;
 			want[i] = i;
 		}
 		for (int again = 0; again < 5; again++)

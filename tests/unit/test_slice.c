@@ -3,15 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/slice.h"
+#include "util/rng.h"
 #include "check.h"
 
-static uint32_t state;
+static struct dlb_rng rng;
 
-static int below(int n)
-{
-	state = state * 1664525u + 1013904223u;
-	return (int)((state >> 8) % (uint32_t)n);
-}
+static int below(int n) { return (int)dlb_rng_below(&rng, (uint64_t)n); }
 
 static int64_t count(const int64_t *dim, int n)
 {
@@ -211,7 +208,7 @@ int main(void)
 	struct dlb_desc part;
 
 	for (int i = 0; i < 500; i++) {
-		state = (uint32_t)i;
+		dlb_rng_init(&rng, (uint64_t)i);
 		random_slice(&s, &part);
 		const struct dlb_desc whole = dlb_slice_desc(&s, DLB_I32);
 		assert(IS(whole.n_dims, ==, s.n_dims) && IS(whole.dtype, ==, DLB_I32) &&
