@@ -214,6 +214,37 @@ static int match_dtype(struct dlb_autodiff *ad, struct dlb_builder *b, int grad,
 		       dlb_b_op(b, DLB_SPEC_ATTR("Cast", &to, 1, grad), NULL, t);
 }
 
+/* Have they the same dimensions, apart from those of 1? */
+static bool alike_but_for_ones(const struct dlb_desc *a, const struct dlb_desc *b)
+{
+	int i = 0, j = 0;
+
+	for (;; i++, j++) {
+		while (i < a->n_dims && a->dim[i] == 1)
+			i++;
+		while (j < b->n_dims && b->dim[j] == 1)
+			j++;
+		if (i == a->n_dims || j == b->n_dims)
+			return i == a->n_dims && j == b->n_dims;
+		if (a->dim[i] != b->dim[j])
+			return false;
+	}
+}
+
+/* A gradient has the shape of its tensor: operators that want a number of elements take a bias of [1,C] for C
+ * channels too, and give its gradient as [C]. */
+static int match_shape(struct dlb_autodiff *ad, struct dlb_builder *b, int grad, int t)
+{
+	if (grad < 0)
+		return grad;
+	const struct dlb_desc is = dlb_tensor_desc(&ad->g->tensor[grad], ad->g->batch),
+			      should = dlb_tensor_desc(&ad->g->tensor[t], ad->g->batch);
+
+	return dlb_desc_same_shape(&is, &should) || !alike_but_for_ones(&is, &should) ?
+		       grad :
+		       dlb_b_op2(b, "Reshape", grad, dlb_b_const_shape(b, t));
+}
+
 static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int first, struct dlb_error *err)
 {
 	struct dlb_graph *g = ad->g;
@@ -223,8 +254,8 @@ static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int fi
 	for (int k = 0; k < n_in; k++) {
 		if (b->din[k] < 0 || !b->need[k])
 			continue;
-		const int x = b->in[k],
-			  grad = match_dtype(ad, b, match_layout(ad, b, b->din[k], x, first), x);
+		const int x = b->in[k], same = match_shape(ad, b, b->din[k], x),
+			  grad = match_dtype(ad, b, match_layout(ad, b, same, x, first), x);
 		if (grad < 0)
 			return -1;
 		struct dlb_tensor *d = &g->tensor[grad];

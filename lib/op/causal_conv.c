@@ -16,6 +16,11 @@ struct causal {
 	bool silu;
 };
 
+static struct dlb_desc state_of(const struct causal *c)
+{
+	return dlb_desc_make(c->type, 3, (int64_t[]){ c->batch, c->channels, c->taps - 1 });
+}
+
 /* Reads the operands from input `x` on, in the order of CausalConvWithState. */
 static int parse(const struct dlb_op_io *io, int x, struct causal *c, struct dlb_error *err)
 {
@@ -41,14 +46,13 @@ static int parse(const struct dlb_op_io *io, int x, struct causal *c, struct dlb
 		return dlb_op_fail(io, err, "a kernel of %lld is too long", (long long)c->taps);
 	if (dlb_io_has(io, x + BIAS) && dlb_has_count(io, x + BIAS, c->channels, err))
 		return -1;
-	return dlb_io_has(io, x + PAST) ?
-		       dlb_has_count(io, x + PAST, c->batch * c->channels * (c->taps - 1), err) :
-		       0;
-}
+	const struct dlb_desc state = state_of(c);
 
-static struct dlb_desc state_of(const struct causal *c)
-{
-	return dlb_desc_make(c->type, 3, (int64_t[]){ c->batch, c->channels, c->taps - 1 });
+	if (dlb_io_has(io, x + PAST) && !dlb_desc_same_shape(&io->in[x + PAST], &state))
+		return dlb_op_fail(io, err, "input %d is %s; %s is needed", x + PAST,
+				   dlb_desc_str(&io->in[x + PAST], a, sizeof a),
+				   dlb_desc_str(&state, b, sizeof b));
+	return 0;
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -127,6 +127,14 @@ static int concat_infer(struct dlb_op_io *io, struct dlb_error *err)
 	}
 	io->out[0] = *x;
 	io->out[0].dim[axis] = sum;
+	for (int i = 0; i < io->n_in; i++) {
+		const int64_t n = unit * dlb_samples_count((struct dlb_samples){ i, io->n_in }, sum / unit);
+
+		if (io->in[i].dim[axis] != n)
+			return dlb_op_fail(io, err,
+					   "input %d has %lld elements along axis %d; its share is %lld", i,
+					   (long long)io->in[i].dim[axis], axis, (long long)n);
+	}
 	return 0;
 }
 
