@@ -401,7 +401,9 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		bad = half(l, in);
 	if (in->again)
 		bad = runs_again(l, in);
-	if (in->what == DLB_RUN_UPDATE)
+	if (in->what == DLB_RUN_UPDATE && l->updated[in->op] != in->iteration)
+		bad = "updates a second time, or not for each step";
+	else if (in->what == DLB_RUN_UPDATE)
 		bad = updates_states(l, in->op);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
@@ -763,6 +765,17 @@ static int left_in_bucket(const struct dlb_lifetimes *l)
 	return first;
 }
 
+/* The first update of the node that does not run in every step; n_ops: none. */
+static int left_out(const struct dlb_lifetimes *l)
+{
+	const struct dlb_graph *g = l->g->graph;
+	int op = 0;
+	while (op < g->n_ops && (g->op[op].phase != DLB_UPDATE || l->p->placement[op] != l->node ||
+				 l->updated[op] == l->g->steps))
+		op++;
+	return op;
+}
+
 static int prove(struct dlb_lifetimes *l, struct dlb_error *err)
 {
 	const struct dlb_program *g = l->g;
@@ -780,7 +793,11 @@ static int prove(struct dlb_lifetimes *l, struct dlb_error *err)
 		return dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
 	if (ends != g->steps)
 		return dlb_fail(err, NULL, "program of node %d: the step has no end", node);
-	int op = left_in_bucket(l);
+	int op = left_out(l);
+	if (op < g->graph->n_ops)
+		return dlb_fail(err, NULL, "program of node %d: op %d '%s' does not update in each step",
+				node, op, g->graph->op[op].name);
+	op = left_in_bucket(l);
 	if (op < g->graph->n_ops)
 		return dlb_fail(err, NULL,
 				"program of node %d: the bucket of %sop %d '%s' is never waited for", node,
