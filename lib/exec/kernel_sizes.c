@@ -52,7 +52,7 @@ static struct dlb_kernel_bytes ask(struct dlb_backend *be, const struct dlb_prog
 	io.once = dlb_program_packs_once(p, op);
 	if (!dlb_op_kernel(be, &io, &k, &ignored)) {
 		x = (struct dlb_kernel_bytes){ (double)k->scratch_bytes, (double)k->packed_bytes,
-					       .known = true };
+					       .code = (double)k->code_bytes, .known = true };
 		for (int i = 0; i < DLB_N_LIBRARIES; i++)
 			x.library[i] = (double)k->library_bytes[i];
 	}
@@ -73,7 +73,7 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	struct dlb_backend be;
 	/* a kind with more threads than this host has cores belongs to another host */
 	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores(),
-		   keep = here && ops->libraries_keep && ops->libraries_keep();
+		   keep = here && ops->libraries_keep;
 	int n = 0;
 
 	for (int i = 0; i < p->graph->n_ops && here; i++)
@@ -82,10 +82,13 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	if (n && !dlb_backend_open(kind->backend, 0, kind->threads, &be, &ignored)) {
 		found = dlb_xcalloc((size_t)p->graph->n_ops, sizeof *found);
 		qsort(asked, (size_t)n, sizeof *asked, by_key);
-		for (int i = 0; i < n; i++)
-			found[asked[i].op] = i && !strcmp(asked[i].key, asked[i - 1].key) ?
-						     found[asked[i - 1].op] :
-						     ask(&be, p, asked[i].op);
+		for (int i = 0; i < n; i++) {
+			const bool again = i && !strcmp(asked[i].key, asked[i - 1].key);
+
+			found[asked[i].op] = again ? found[asked[i - 1].op] : ask(&be, p, asked[i].op);
+			if (again)
+				found[asked[i].op].code = 0;	/* the code of the first one */
+		}
 		be.ops->close(&be);
 	}
 	dlb_arena_release(&a);

@@ -344,6 +344,8 @@ int dlb_machine_check(const struct dlb_doc *doc, struct dlb_comm *comm, struct d
 				"no machine was measured for it");
 	else
 		rc = check_hosts(&stored, comm, m, err);
+	if (rc)
+		dlb_error_at(err, doc->name);
 	for (int k = 0; k < stored.n_kinds && !rc; k++) {
 		const struct dlb_device_kind *kind = &stored.kind[k];
 		if (strcmp(kind->backend, "cpu") && (!comm || dlb_comm_size(comm) == 1))

@@ -161,8 +161,8 @@ int dlb_profile_check_machine(struct dlb_profile_command *w, const char *path, s
 		rc = dlb_doc_read(doc, path, err);
 	if (w->comm)
 		rc = dlb_comm_agree(w->comm, rc, err, &w->who);
-	if (!rc && (rc = dlb_machine_check(doc, w->comm, &m, err)) != 0)
-		dlb_error_at(err, doc->name);
+	if (!rc)
+		rc = dlb_machine_check(doc, w->comm, &m, err);
 	for (int i = 0; i < m.n_lines && !rc && !dlb_profile_rank(w); i++)
 		(m.line[i].verdict == DLB_MACHINE_EQUAL ? dlb_cli_say : dlb_cli_warn)(w->cli, "%s",
 										      m.line[i].text);

@@ -154,7 +154,8 @@ static double unmeasured_bytes(const struct dlb_process *s, const struct dlb_pro
 	return kept + (once > 0 ? allocated(once) : 0);
 }
 
-/* Bytes that libraries keep for the products of this node (dlb_kernel_bytes.library). */
+/* Bytes that libraries keep for the products of this node (dlb_kernel_bytes.library), and the code that they
+ * generate for each product and each size of its micro-batches. */
 static double library_bytes(const struct dlb_process *s, const struct dlb_program *p, int node)
 {
 	double sum = 0;
@@ -167,6 +168,9 @@ static double library_bytes(const struct dlb_process *s, const struct dlb_progra
 				most = fmax(most, s->kernel[i].library[l]);
 		sum += most;
 	}
+	for (int i = 0; i < s->cost->graph->n_ops && s->kernel; i++)
+		if (p->plan->placement[i] == node)
+			sum += n_sizes(p) * s->kernel[i].code;
 	return sum;
 }
 

@@ -5,11 +5,11 @@
 #include "plan/program.h"
 #include "tensor/backend.h"
 
-/* Bytes of an op's kernel: scratch memory and packed weights, which are used if the costs do not have them,
- * and the memory that each library of the back end keeps for this and all other kernels
- * (dlb_kernel.library_bytes). */
+/* Bytes of an op's kernel: scratch memory and packed weights, which are used if the costs do not have them;
+ * the memory that each library of the back end keeps for this and all other kernels
+ * (dlb_kernel.library_bytes); and generated code, of the first op of each signature (code_bytes). */
 struct dlb_kernel_bytes {
-	double scratch, packed, library[DLB_N_LIBRARIES];
+	double scratch, packed, library[DLB_N_LIBRARIES], code;
 	bool known;
 };
 /* Sizes of the kernels on node, [n_ops], new; NULL: unknown. The function is in exec/kernel_sizes.h, which

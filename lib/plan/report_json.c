@@ -61,7 +61,7 @@ static json_t *write_node(const struct dlb_report_node *n)
 	return o;
 }
 
-static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient", "small", "statistics",
+static const char *const sum_classes[DLB_N_SUM_CLASSES + 1] = { "factor", "gradient", "small", "statistics",
 						       "weights" };
 
 static void set_sum(json_t *o, const struct dlb_report_sum *s)
@@ -258,6 +258,24 @@ static int read_buckets(const struct dlb_ref *allreduce, struct dlb_report *out,
 	return 0;
 }
 
+/* The sums of each class. */
+static int read_classes(const struct dlb_ref *r, struct dlb_report_sum cls[DLB_N_SUM_CLASSES],
+			struct dlb_error *err)
+{
+	static const char *const known[] = { "bytes", "dense_bytes", "time_s", "hidden_s", NULL };
+
+	if (dlb_ref_known(r, sum_classes, err))
+		return -1;
+	for (int i = 0; i < DLB_N_SUM_CLASSES; i++) {
+		struct dlb_ref c = { .v = NULL };
+
+		if (dlb_get_object(r, sum_classes[i], DLB_OPT, &c, err) ||
+		    (c.v && (dlb_ref_known(&c, known, err) || read_sum(&c, &cls[i], err))))
+			return -1;
+	}
+	return 0;
+}
+
 static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
 {
 	static const char *const known[] = { "algorithm", "bytes",     "dense_bytes", "time_s",
@@ -276,13 +294,7 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 	    get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err) ||
 	    read_buckets(&r, out, err) || dlb_report_ranks_read(&r, out, err))
 		return -1;
-	for (int i = 0; i < DLB_N_SUM_CLASSES && classes.v; i++) {
-		struct dlb_ref c = { .v = NULL };
-		if (dlb_get_object(&classes, sum_classes[i], DLB_OPT, &c, err) ||
-		    (c.v && read_sum(&c, &a->cls[i], err)))
-			return -1;
-	}
-	return 0;
+	return classes.v ? read_classes(&classes, a->cls, err) : 0;
 }
 
 static int read_feed(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)

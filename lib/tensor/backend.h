@@ -54,6 +54,7 @@ struct dlb_kernel {
 	/* bytes that each library of the back end keeps once for all kernels: the largest value of any kernel
 	 * counts */
 	size_t library_bytes[DLB_N_LIBRARIES];
+	size_t code_bytes;		/* generated for this kernel, once for all kernels of its shapes */
 	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
 };
 
@@ -451,8 +452,8 @@ struct dlb_backend_ops {
 	int (*n_devices)(struct dlb_error *err);
 	/* The libraries that differ between hosts, in a few words for people. NULL: none do. */
 	const char *(*about)(void);
-	/* Whether products here make libraries keep memory (dlb_kernel.library_bytes). NULL: they do not. */
-	bool (*libraries_keep)(void);
+	/* Products make libraries keep memory (dlb_kernel.library_bytes, code_bytes). */
+	bool libraries_keep;
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
 	/* Writes the device's model in words. NULL: the host's processor. */
@@ -553,7 +554,8 @@ int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_bac
 int dlb_numerics_read(const char *name, struct dlb_numerics *out, struct dlb_error *err);
 const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: as dlb_backend_load */
 void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
-/* Raises k's library_bytes to those of `part`, a kernel that k runs, where these are larger. */
+/* Raises k's library_bytes to those of `part`, a kernel that k runs, where these are larger, and adds its
+ * code_bytes. */
 void dlb_kernel_keep(struct dlb_kernel *k, const struct dlb_kernel *part);
 void dlb_kernel_renew(struct dlb_kernel *k, const struct dlb_run *r);	/* calls renew, if k has it */
 void dlb_kernel_count(struct dlb_kernel *k, const struct dlb_run *r);	/* calls count, if k has it */

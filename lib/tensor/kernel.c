@@ -13,6 +13,7 @@ void dlb_kernel_keep(struct dlb_kernel *k, const struct dlb_kernel *part)
 	for (int i = 0; i < DLB_N_LIBRARIES; i++)
 		if (part->library_bytes[i] > k->library_bytes[i])
 			k->library_bytes[i] = part->library_bytes[i];
+	k->code_bytes += part->code_bytes;
 }
 
 void dlb_kernel_renew(struct dlb_kernel *k, const struct dlb_run *r)

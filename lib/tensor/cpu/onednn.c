@@ -86,9 +86,13 @@ int dlb_cpu_prim(struct cpu *c, const_dnnl_primitive_desc_t pd, struct cpu_prim 
 {
 	const dnnl_memory_desc_t *md = dlb_cpu_md(pd, dnnl_query_scratchpad_md, 0);
 
+	const char *impl = "";
+
 	memset(p, 0, sizeof *p);
 	if (dnnl_primitive_create(&p->prim, pd) != dnnl_success)
 		return DLB_NO_KERNEL;
+	dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl);
+	p->has_code = !strncmp(impl, "brg:", 4);
 	p->scratch_bytes = md ? dnnl_memory_desc_get_size(md) : 0;
 	if (p->scratch_bytes) {
 		p->arg[0].arg = DNNL_ARG_SCRATCHPAD;

@@ -1,12 +1,11 @@
 /* The kernel table of the cpu back end, compiled once per level (level.h). */
 #include "tensor/cpu/cpu.h"
-#include "tensor/cpu/library.h"
 
 const struct dlb_backend_ops dlb_cpu_ops = {
 	.name = "cpu",
 	.is_host_memory = true,
 	.n_devices = dlb_cpu_n_devices,
-	.libraries_keep = dlb_cpu_libraries_keep,
+	.libraries_keep = true,
 	.open = dlb_cpu_open,
 	.close = dlb_cpu_close,
 	.alloc = dlb_cpu_alloc,
