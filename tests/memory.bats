@@ -238,6 +238,15 @@ expected() {
 			done
 		done
 	done
+	# many small products, each with code of its own, in micro-batches of two sizes
+	for model in vit/default gpt/loss; do
+		for options in '' '--lora 4'; do
+			# shellcheck disable=SC2086
+			dlb-profile -q --batch 7 $options "$root/tests/data/truth/$model.onnx" | dlb-costmodel -q -c cpu:1 |
+				dlb-place -q -m 4 >"$tmp/doc.json"
+			expected "$tmp/doc.json" 0 4
+		done
+	done
 }
 
 @test "samples in memory count" {

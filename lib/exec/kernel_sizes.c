@@ -87,7 +87,7 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 
 			found[asked[i].op] = again ? found[asked[i - 1].op] : ask(&be, p, asked[i].op);
 			if (again)
-				found[asked[i].op].code = 0;	/* the code of the first one */
+				found[asked[i].op].code = 0; /* the code of the first one */
 		}
 		be.ops->close(&be);
 	}

@@ -62,7 +62,7 @@ static json_t *write_node(const struct dlb_report_node *n)
 }
 
 static const char *const sum_classes[DLB_N_SUM_CLASSES + 1] = { "factor", "gradient", "small", "statistics",
-						       "weights" };
+								"weights" };
 
 static void set_sum(json_t *o, const struct dlb_report_sum *s)
 {

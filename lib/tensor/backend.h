@@ -54,7 +54,7 @@ struct dlb_kernel {
 	/* bytes that each library of the back end keeps once for all kernels: the largest value of any kernel
 	 * counts */
 	size_t library_bytes[DLB_N_LIBRARIES];
-	size_t code_bytes;		/* generated for this kernel, once for all kernels of its shapes */
+	size_t code_bytes; /* generated for this kernel, once for all kernels of its shapes */
 	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
 };
 

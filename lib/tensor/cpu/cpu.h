@@ -127,7 +127,7 @@ struct cpu_prim {
 	dnnl_exec_arg_t arg[8];
 	int n_args;
 	size_t scratch_bytes;
-	bool has_code;			/* a product that oneDNN generated code for (brgemm) */
+	bool has_code; /* a product that oneDNN generated code for (brgemm) */
 };
 const char *dlb_cpu_dnnl_text(dnnl_status_t s);
 /* Creates the primitive descriptor *pd (new) of an operation, with a user scratchpad. Returns 0, or

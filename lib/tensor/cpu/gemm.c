@@ -317,7 +317,8 @@ static void note_libraries(struct gemm_kernel *g, int n_threads)
 	const struct dlb_gemm_desc *d = &g->d;
 
 	if (g->k.run == run_dnnl || g->k.run == run_blas_float)
-		dlb_cpu_dnnl_note(&g->k, g->k.run == run_dnnl && g->prim.has_code, d->m, d->n, d->k, n_threads);
+		dlb_cpu_dnnl_note(&g->k, g->k.run == run_dnnl && g->prim.has_code, d->m, d->n, d->k,
+				  n_threads);
 	else if (g->k.run != run_empty)
 		g->k.library_bytes[DLB_CPU_OPENBLAS] =
 			dlb_cpu_openblas_keeps(d->m, d->n, d->k, dlb_dtype_bytes(d->dtype));

@@ -2,7 +2,8 @@
  * OpenBLAS 0.3.21 (param.h, Haswell and Zen; driver/level3/level3.c). Both were compared with
  * /proc/self/smaps for 20 shapes on an AMD Zen: within .2 MB on one thread. On an Intel Xeon with AVX-512
  * oneDNN's gemm keeps blocks of the same sizes and 3,456 KB of code instead of 1,468, and products with code
- * of their own take 47 KB each, 40 of them. */
+ * of their own take 47 KB each, the mean of 36; 7 KB of these are counted for every op and kernel already
+ * (plan/process_bytes.c). */
 #include "tensor/cpu/library.h"
 
 #include <cblas.h>
@@ -33,7 +34,14 @@ bool dlb_cpu_dnnl_is_in_place(int64_t m, int64_t n)
  * malloc, which keeps freed memory. On several threads the result is an upper bound, measured with two. */
 size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
 {
-	enum { CODE = 1500000, AVX512_CODE = 3536000, BLOCK_N = 10008, BLOCK_M = 384, BLOCK_K = 192, MARGIN = 1500000 };
+	enum {
+		CODE = 1500000,
+		AVX512_CODE = 3536000,
+		BLOCK_N = 10008,
+		BLOCK_M = 384,
+		BLOCK_K = 192,
+		MARGIN = 1500000
+	};
 	const size_t code = has_avx512() ? AVX512_CODE : CODE;
 	const double several = 1.5;
 	const double blocks = 4.0 * (double)at_most(k, BLOCK_K) * (double)(at_most(n, BLOCK_N) + BLOCK_M) +
@@ -47,7 +55,7 @@ size_t dlb_cpu_dnnl_keeps(int64_t m, int64_t n, int64_t k, int n_threads)
 void dlb_cpu_dnnl_note(struct dlb_kernel *kernel, bool has_code, int64_t m, int64_t n, int64_t k,
 		       int n_threads)
 {
-	enum { PER_PRODUCT = 48000 };
+	enum { PER_PRODUCT = 40000 };
 
 	if (has_code)
 		kernel->code_bytes = PER_PRODUCT;

@@ -207,7 +207,8 @@ int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, str
 		return bf16_by_f32(b, d, k, err);
 	}
 	if (p->k.run == run_dnnl || p->k.run == run_blas_float)
-		dlb_cpu_dnnl_note(&p->k, p->k.run == run_dnnl && p->prim.has_code, p->m, p->n, d->k, b->n_threads);
+		dlb_cpu_dnnl_note(&p->k, p->k.run == run_dnnl && p->prim.has_code, p->m, p->n, d->k,
+				  b->n_threads);
 	*k = &p->k;
 	return 0;
 }
