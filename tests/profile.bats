@@ -153,6 +153,7 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	dlb-profile --analytic "$model" >"$tmp/doc.json"
 	run -2 --separate-stderr dlb-profile --check "$tmp/doc.json"
 	one_line dlb-profile "'cluster'"
+	[[ $stderr == "dlb-profile: $tmp/doc.json: no section 'cluster'"* ]]
 	dlb-costmodel -q -c cpu:2 "$tmp/doc.json" >"$tmp/costed.json"
 	run -2 --separate-stderr dlb-profile --check "$tmp/costed.json"
 	one_line dlb-profile "$tmp/costed.json: /cluster: no machine was measured for it; dlb-profile --cluster measures one"
