@@ -62,7 +62,7 @@ PLUGIN_ABI := $(shell cat lib/tensor/backend.h lib/tensor/map_list.h lib/tensor/
 
 # The plug-in for GPUs, in lib/dlb beside bin: host code with the parts of the library that it calls, and the kernels as fatbins.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
-CUDA_C   = $(wildcard lib/tensor/cuda/*.c) $(patsubst %,lib/tensor/%.c,tensor kernel nest loops) $(patsubst %,lib/util/%.c,error escape utf8 mem mapped rng)
+CUDA_C   = $(wildcard lib/tensor/cuda/*.c) $(patsubst %,lib/tensor/%.c,tensor kernel nest loops state_codec) $(patsubst %,lib/util/%.c,error escape utf8 mem mapped rng)
 CUDA_CU  = $(wildcard lib/tensor/cuda/*.cu)
 CUDA_DEP = $(wildcard lib/tensor/*.h lib/tensor/cuda/*.h lib/tensor/cuda/*.cuh)
 # machine code for sm_80 and sm_90, and PTX for later devices: each takes as long to compile as the others

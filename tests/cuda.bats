@@ -110,7 +110,7 @@ alike() {
 @test "the table's unit tests pass on it" {
 	export DLB_TEST_BACKEND=cuda DLB_CUDA_HOST_UNIFIED=1
 	for test in maps softmax loops kernels bf16 optim rows attention cell batch_norm norm lines embedding rotary \
-		in_place op_types; do
+		in_place op_types state_codec; do
 		run -0 "$BUILD/tests/test_$test"
 	done
 	DLB_TEST_BACKEND=cuda+fast run -0 "$BUILD/tests/test_embedding"

@@ -152,8 +152,6 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 	refuses "average their weights" --optimizer adam --replicas 2 --sync-every 4
 	dlb-profile -q --analytic --dtype f64 --batch 12 --loss next-token gpt.onnx | dlb-costmodel -q -c cpu:2 >"$tmp/f64.json"
 	from=$tmp/f64.json refuses "is f64; only states of f32 weights" --optimizer adam
-	dlb-costmodel -q -c 'cuda:1' profile.json >"$tmp/gpu.json"
-	from=$tmp/gpu.json refuses "is no CPU, and only CPUs keep states as 8bit" --optimizer adam
 	dlb-place -q --optimizer adam --state-dtype 8bit "$tmp/cost.json" >"$tmp/doc.json"
 	for option in "--optimizer sgd:keeps no state" "--buddy-every 2:copies have optimizer states as f32"; do
 		# shellcheck disable=SC2086	# words
@@ -200,4 +198,37 @@ bits() { # CLUSTER DLB-PLACE OPTION...
 		"$tmp/doc.json" 40 1 "$tmp/check.b" >"$tmp/out.json"
 	jq -e '.balance.round > 15 and .plan.state_dtype == "8bit"' "$tmp/out.json"
 	jq -c .report.losses "$tmp/out.json" | cmp - "$tmp/losses"
+}
+
+# bats test_tags=slow
+@test "devices (stand-in): the states of CPUs, alone and beside one, divided, in any order of the queues; checkpoints go on elsewhere" {
+	export DLB_PLUGIN_DIR=$BUILD/cuda-host
+	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
+	near() { # FILE FILE: losses to 1e-5
+		jq -es '.[0] as $a | .[1] as $b | [range(5)] | all(($a[.] - $b[.]) / $b[.] | fabs < 1e-5)' "$1" "$2"
+	}
+	for options in '--optimizer momentum --state-dtype bf16' '--optimizer adam --state-dtype 8bit'; do
+		# shellcheck disable=SC2086	# words
+		{
+			bits cpu:1 $options >"$tmp/cpu"
+			bits cuda:1 ${options%--state*} >"$tmp/f32"
+			bits cuda:1 $options >"$tmp/gpu"
+			DLB_CUDA_HOST_SEED=2 bits cuda:1 $options | cmp - "$tmp/gpu"
+			bits cuda:2 -a even $options | cmp - "$tmp/gpu"
+			bits 'cpu:1 cuda:1' -a even $options >"$tmp/mixed"
+			bits cuda:2 --replicas 2 $options >"$tmp/whole"
+			bits cuda:2 --replicas 2 --zero 2 $options | cmp - "$tmp/whole"
+		}
+		run ! cmp "$tmp/f32" "$tmp/gpu"
+		near <(sed 1q "$tmp/cpu") <(sed 1q "$tmp/gpu")
+		near <(sed 1q "$tmp/cpu") <(sed 1q "$tmp/mixed")
+	done
+	# from a device to a CPU and back: the same codes and scales
+	made cuda:1 --optimizer adam --state-dtype 8bit >"$tmp/gpu.json"
+	made cpu:1 --optimizer adam --state-dtype 8bit >"$tmp/cpu.json"
+	dlb-run -q --steps 3 "${data[@]}" --checkpoint "$tmp/check" "$tmp/gpu.json" >"$tmp/out.json"
+	cp -r "$tmp/check" "$tmp/there"
+	dlb-run -q --steps 2 "${data[@]}" --checkpoint "$tmp/check" "$tmp/gpu.json" | jq -c .report.losses >"$tmp/same"
+	dlb-run -q --steps 2 "${data[@]}" --checkpoint "$tmp/there" "$tmp/cpu.json" | jq -c .report.losses >"$tmp/other"
+	jq -es '.[0] as $a | .[1] as $b | [range(2)] | all(($a[.] - $b[.]) / $b[.] | fabs < 1e-5)' "$tmp/same" "$tmp/other"
 }

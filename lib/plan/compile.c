@@ -442,7 +442,7 @@ static int find_order(struct compiler *c, const struct dlb_cost *cost, struct le
 		return dlb_fail(err, "/plan/zero",
 				"the state of K-FAC is of matrices, which are not divided by elements; leave "
 				"zero out, or take another optimizer");
-	if (dlb_offload_check(c->out, cost, err) || dlb_small_states_check(c->out, cost, err))
+	if (dlb_offload_check(c->out, cost, err) || dlb_small_states_check(c->out, err))
 		return -1;
 	if (walk)
 		take_walk(c, walk, (size_t)c->g->n_ops * (size_t)c->M + 1);

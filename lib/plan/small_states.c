@@ -29,7 +29,7 @@ int dlb_small_states_refuse(const char *why, struct dlb_error *err)
 	return dlb_refuse(err, where, cure, "%s", why);
 }
 
-int dlb_small_states_check(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
+int dlb_small_states_check(const struct dlb_program *g, struct dlb_error *err)
 {
 	const struct dlb_graph *graph = g->graph;
 	const char *why = dlb_small_states_excluded(g->async, g->replicated ? &g->plan->sharing : NULL);
@@ -48,10 +48,6 @@ int dlb_small_states_check(const struct dlb_program *g, const struct dlb_cost *c
 			return dlb_refuse(err, where, cure,
 					  "weight '%s' is %s; only states of f32 weights are kept as %s",
 					  graph->tensor[t].name, dlb_dtype_name(graph->tensor[t].dtype),
-					  dlb_state_dtypes[g->plan->state_dtype]);
-		if (c && c->cluster && strcmp(c->cluster->kind[c->cluster->node[node].kind].backend, "cpu"))
-			return dlb_refuse(err, where, "take --state-dtype f32, or --exclude the node",
-					  "node %d is no CPU, and only CPUs keep states as %s", node,
 					  dlb_state_dtypes[g->plan->state_dtype]);
 	}
 	return 0;

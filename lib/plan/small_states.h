@@ -15,7 +15,7 @@ size_t dlb_program_state_bytes(const struct dlb_program *g, int t);
 const char *dlb_small_states_excluded(bool async, const struct dlb_sharing *s);
 /* Fails with -1 and err at /plan/state_dtype, which tells the reason `why`. */
 int dlb_small_states_refuse(const char *why, struct dlb_error *err);
-/* Checks that a program may keep small states: f32 weights, updates on CPUs, and no reason against small
- * states (dlb_small_states_excluded). c may be NULL. 0, or -1 with err. */
-int dlb_small_states_check(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
+/* Checks that a program may keep small states: f32 weights, and no reason against small states
+ * (dlb_small_states_excluded). 0, or -1 with err. */
+int dlb_small_states_check(const struct dlb_program *g, struct dlb_error *err);
 #endif

@@ -221,6 +221,8 @@ static void updates(int rule, enum dlb_state_dtype dtype, int64_t n, int chunks)
 		plain->run(plain, &r);
 		r.out = out;
 		small->run(small, &r);
+		MUST(be.ops->sync(&be, &err_));
+		dlb_kernel_count(small, &r);
 		assert(!memcmp(w[0], w[1], (size_t)n * sizeof(float)) && !bad);
 		for (int k = 0; k < n_state; k++) {
 			static char want[4 * MOST];
@@ -308,7 +310,7 @@ int main(void)
 				errors(codes[k], 1 + (int64_t)dlb_rng_below(&rng, MOST - 1), chunks, decades);
 			}
 	refusals();
-	for (int l = 0; !strcmp(be.ops->name, "cpu") && use_level(l); l++)
+	for (int l = 0; use_level(l); l++)
 		for (int rule = 0; rule < DLB_N_RULES; rule++)
 			for (int dtype = DLB_STATE_BF16; dtype < DLB_N_STATE_DTYPES; dtype++)
 				for (int chunks = 1; chunks < 4 && may_be_small(rule); chunks++)

@@ -7,6 +7,7 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/update.h"
 #include "tensor/loops.h"
+#include "tensor/state_codec.h"
 #include "util/mem.h"
 
 enum { NOT_FINITE, SHRUNK, N_COUNTERS };
@@ -92,7 +93,10 @@ static void update_run(struct dlb_kernel *k, const struct dlb_run *r)
 	u->args.p.in[CUDA_VALUES_IN] = u->c->recording ? u->step.device : NULL;
 	u->args.p.scratch = u->counter.device;
 	dlb_cuda_touch(u->c, CUDA_COUNTERS, &u->counter);
-	dlb_cuda_launch(u->c, u->f, &u->args, u->d.count);
+	if (dlb_update_is_small(&u->d))
+		dlb_cuda_launch_rows(u->c, u->f, &u->args, u->args.blocks);
+	else
+		dlb_cuda_launch(u->c, u->f, &u->args, u->d.count);
 }
 
 static void update_renew(struct dlb_kernel *k, const struct dlb_run *r)
@@ -134,8 +138,6 @@ PREPARE(update)
 
 	if (rc)
 		return rc;
-	if (dlb_update_is_small(d))
-		return DLB_NO_KERNEL;
 	u = dlb_xcalloc(1, sizeof *u);
 	u->c = c;
 	u->d = *d;
@@ -145,15 +147,19 @@ PREPARE(update)
 				    .count = update_count,
 				    .impl = "cuda" };
 	u->args = (struct cuda_update){ .count = d->count, .rule = d->rule, .stage = (int)d->stage,
-					.keep_local = d->keep_local };
+					.keep_local = d->keep_local,
+					.n_chunks = d->n_chunks ? d->n_chunks : 1,
+					.code = { d->code[0], d->code[1] } };
+	u->args.blocks = dlb_state_blocks(d->count, u->args.n_chunks);
 	u->n_in = d->stage == DLB_UPDATE_PREDICT ? 1 + dlb_update_states(d->rule) :
 		  d->stage == DLB_UPDATE_APPLY   ? 2 :
 						   1;
 	u->n_out = d->stage == DLB_UPDATE_PREDICT ? 1 :
 		   d->stage == DLB_UPDATE_LOCAL   ? 5 :
 						    1 + dlb_update_states(d->rule);
-	u->f = dlb_cuda_find_typed(c, "update", d->dtype);
-	if (dlb_cuda_slot_new(c, CUDA_VALUES, sizeof(struct cuda_scalars), &u->step, err) ||
+	u->f = dlb_update_is_small(d) ? dlb_cuda_find(c, "update_small", err) :
+					dlb_cuda_find_typed(c, "update", d->dtype);
+	if (!u->f || dlb_cuda_slot_new(c, CUDA_VALUES, sizeof(struct cuda_scalars), &u->step, err) ||
 	    dlb_cuda_slot_new(c, CUDA_COUNTERS, sizeof u->counted, &u->counter, err)) {
 		update_free(&u->k);
 		return -1;

@@ -168,11 +168,27 @@ struct predict_adam {
 	}
 };
 
-template <typename T, typename Rule> static __device__ inline void all(const struct cuda_update &u, Rule rule)
+template <typename T> static __device__ inline step<T> step_of(const struct cuda_update &u)
+{
+	const struct cuda_scalars *now = (const struct cuda_scalars *)u.p.in[CUDA_VALUES_IN];
+
+	return step<T>(u, now ? *now : u.s);
+}
+
+static __device__ inline void count_them(const struct cuda_update &u, bool bad, int64_t shrunk)
 {
 	unsigned long long *counter = (unsigned long long *)u.p.scratch;
-	const struct cuda_scalars *now = (const struct cuda_scalars *)u.p.in[CUDA_VALUES_IN];
-	const step<T> k(u, now ? *now : u.s);
+
+	if (u.count_not_finite && bad)
+		atomicAdd(&counter[0], 1);
+	if (u.count_shrunk && shrunk)
+		atomicAdd(&counter[1], (unsigned long long)shrunk);
+}
+
+/* A thread for each element. */
+template <typename T, typename Rule> static __device__ inline void all(const struct cuda_update &u, Rule rule)
+{
+	const step<T> k = step_of<T>(u);
 	int64_t shrunk = 0;
 	bool bad = false;
 
@@ -181,10 +197,7 @@ template <typename T, typename Rule> static __device__ inline void all(const str
 
 		bad = bad || w * 0 != 0;	/* NaN or infinite */
 	}
-	if (u.count_not_finite && bad)
-		atomicAdd(&counter[0], 1);
-	if (u.count_shrunk && shrunk)
-		atomicAdd(&counter[1], (unsigned long long)shrunk);
+	count_them(u, bad, shrunk);
 }
 
 template <typename T> static __device__ inline void update(const struct cuda_update &u)
@@ -212,3 +225,133 @@ template <typename T> static __device__ inline void update(const struct cuda_upd
 
 KERNEL(update_f32, cuda_update) { update<float>(a); }
 KERNEL(update_f64, cuda_update) { update<double>(a); }
+
+/* -- states in fewer bits: formats and formulas are those of tensor/cpu/state_block.h -- */
+
+/* The block of states of a block of threads: element `at` and scale number `block` are this thread's; it has
+ * none if !mine. */
+struct state_block { int64_t at, block; bool mine; };
+
+static __device__ inline int64_t chunk_at(const struct cuda_update &u, int k)	/* util/chunk.h */
+{
+	return u.count / u.n_chunks * k + u.count % u.n_chunks * k / u.n_chunks;
+}
+
+static __device__ inline struct state_block state_block_of(const struct cuda_update &u, int64_t block)
+{
+	int64_t left = block, first = 0, n = 0;
+
+	for (int k = 0; k < u.n_chunks; k++) {
+		first = chunk_at(u, k);
+		n = chunk_at(u, k + 1) - first;
+		const int64_t blocks = (n + DLB_STATE_BLOCK - 1) / DLB_STATE_BLOCK;
+		if (left < blocks)
+			break;
+		left -= blocks;
+	}
+	const int64_t at = left * DLB_STATE_BLOCK + threadIdx.x;
+
+	return { first + at, block, at < n };
+}
+
+static __device__ inline float *state_scale(const struct cuda_update &u, void *state, struct state_block b)
+{
+	return (float *)((char *)state + (u.count + 3) / 4 * 4) + b.block;
+}
+
+static __device__ inline float decoded(const struct cuda_update &u, int code, void *state, struct state_block b)
+{
+	if (!b.mine)
+		return 0;
+	if (code == DLB_CODE_BF16)
+		return load(((const bf16 *)state)[b.at]);
+	const bool is_signed = code == DLB_CODE_SIGNED_8;
+	const float t = is_signed ? (float)((const int8_t *)state)[b.at] * (1.0f / 127) :
+				    (float)((const uint8_t *)state)[b.at] * (1.0f / 255);
+
+	return t * F(fabs)(t) * (t * t) * *state_scale(u, state, b);
+}
+
+/* x^(1/4), 0 <= x <= 1: see dlb_fourth_root. */
+static __device__ inline float fourth_root(float x)
+{
+	const float least = x > 1e-30f ? x : 1e-30f;
+	uint32_t u;
+	float y;
+
+	memcpy(&u, &least, sizeof u);
+	u = 0x4f584615 - (u >> 2);
+	memcpy(&y, &u, sizeof y);
+	for (int i = 0; i < 2; i++)
+		y *= 1.25f - 0.25f * (least * (y * y * (y * y)));
+	return x * (y * y * y);
+}
+
+/* Encodes this thread's element v, and the scale of its block. All threads of the block call it. */
+static __device__ inline void encode(const struct cuda_update &u, int code, void *state, struct state_block b,
+				     float v)
+{
+	const float magnitude = F(fabs)(v), least_scale = 0x1p-94f;
+	const bool is_signed = code == DLB_CODE_SIGNED_8;
+	uint32_t bits;
+	float scale;
+
+	if (code == DLB_CODE_BF16) {
+		if (b.mine)
+			((bf16 *)state)[b.at] = bf16(v);
+		return;
+	}
+	/* in the order of their bits NaN is the largest and infinity the next */
+	memcpy(&bits, &magnitude, sizeof bits);
+	const uint32_t top = block_max(b.mine ? bits & 0x7fffffff : 0), infinite = 0x7f800000;
+	memcpy(&scale, &top, sizeof scale);
+	scale = scale > least_scale ? scale : least_scale;
+	const float root = top < infinite ? fourth_root(magnitude * (1 / scale)) : 0;
+	const int q = top < infinite ? (int)((is_signed ? 127 : 255) * root + 0.5f) : 0, least = top < infinite && v != 0;
+	if (b.mine && is_signed)
+		((int8_t *)state)[b.at] = (int8_t)(v < 0 ? -q : q);
+	else if (b.mine)
+		((uint8_t *)state)[b.at] = (uint8_t)(q > least ? q : least);
+	if (threadIdx.x == 0)
+		*state_scale(u, state, b) = top < infinite ? scale : NAN;
+}
+
+/* Decodes one or two states, updates and encodes them; an element a thread. */
+template <typename Rule> static __device__ inline void small(const struct cuda_update &u, int n_states, Rule rule)
+{
+	const step<float> whole = step_of<float>(u);
+	bool bad = false;
+
+	static_assert((int)DLB_STATE_BLOCK == (int)CUDA_THREADS, "a thread has one element");
+	for (EACH_ROW(row, u.blocks)) {
+		const struct state_block b = state_block_of(u, row);
+		step<float> k = whole;
+		float state[2] = { 0, 0 };
+		int64_t shrunk;
+
+		for (int j = 0; j < n_states; j++)
+			state[j] = decoded(u, u.code[j], u.p.out[1 + j], b);
+		if (b.mine) {
+			k.in0 += b.at;
+			k.o0 += b.at;
+			k.o1 = &state[0];
+			k.o2 = &state[1];
+			bad = rule(k, 0, &shrunk) * 0 != 0 || bad;
+		}
+		for (int j = 0; j < n_states; j++)
+			encode(u, u.code[j], u.p.out[1 + j], b, state[j]);
+	}
+	count_them(u, bad, 0);
+}
+
+BLOCK_KERNEL(update_small, cuda_update)
+{
+	switch (a.rule) {
+	case DLB_RULE_MOMENTUM: small(a, 1, momentum()); break;
+	case DLB_RULE_NESTEROV: small(a, 1, nesterov()); break;
+	case DLB_RULE_ADAGRAD: small(a, 1, adagrad()); break;
+	case DLB_RULE_RMSPROP: small(a, 1, rmsprop()); break;
+	case DLB_RULE_ADABELIEF: small(a, 2, adabelief()); break;
+	default: small(a, 2, adam());
+	}
+}

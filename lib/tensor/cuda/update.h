@@ -18,5 +18,9 @@ struct cuda_update {
 	int stage;			/* enum dlb_update_stage */
 	bool keep_local, count_not_finite, count_shrunk;
 	struct cuda_scalars s;
+	/* update_small, a block of threads for each block of the states (tensor/state_codec.h): out {w, states} */
+	int64_t blocks;
+	int n_chunks;
+	int code[2];			/* [state] enum dlb_state_code */
 };
 #endif
