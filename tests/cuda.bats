@@ -459,7 +459,6 @@ graphs() {
 		one_line dlb-run "node 1 computes on a device: it has no $what" 'nodes that compute in host memory'
 	done <<-'END'
 		sums of moments|--reduce moments --optimizer max-adabelief|--optimizer max-adabelief
-		statistics over all replicas|--sync-batchnorm
 		asynchronous replicas|--schedule async
 		K-FAC|--optimizer kfac|--optimizer kfac
 	END

@@ -174,3 +174,20 @@ near() {
 	done
 	near "$tmp/1" "$tmp/2" 1e-5
 }
+
+# bats test_tags=slow
+@test "devices (stand-in): statistics of all replicas, beside a CPU too, divided, in any order of the queues" {
+	export DLB_PLUGIN_DIR=$BUILD/cuda-host
+	[ -s "$DLB_PLUGIN_DIR/dlb-cuda.so" ] || skip "no stand-in for CUDA: make $BUILD/cuda-host/dlb-cuda.so"
+	steps=3
+	plan resnet8 cpu:1 '--batch 12 --dtype f64' -m 2 >"$tmp/one.json"
+	train "$tmp/one.json" --optimizer momentum --lr 0.02 >"$tmp/one"
+	for cluster in cuda:2 'cpu:1 cuda:1'; do
+		plan resnet8 "$cluster" '--batch 12 --dtype f64' -m 2 --replicas 2 --split even --sync-batchnorm --zero 2 >"$tmp/doc.json"
+		train "$tmp/doc.json" --optimizer momentum --lr 0.02 >"$tmp/many"
+		[ "$(jq -r .batch_statistics "$tmp/many")" = all ]
+		near "$tmp/one" "$tmp/many" 1e-11
+		DLB_CUDA_HOST_SEED=2 train "$tmp/doc.json" --optimizer momentum --lr 0.02 >"$tmp/seed"
+		cmp <(jq -c .losses "$tmp/many") <(jq -c .losses "$tmp/seed")
+	done
+}

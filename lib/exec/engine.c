@@ -59,7 +59,6 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 		e->newest[i] = -1;
 	e->kernel = dlb_xcalloc(n, sizeof *e->kernel);
 	e->of_op = dlb_xcalloc(4 * (size_t)g->n_ops + 1, sizeof *e->of_op);
-	dlb_step_ops_make_sums(e);
 	e->loss = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *e->loss);
 	e->view.feed = dlb_xcalloc(n, sizeof *e->view.feed);
 	e->view.compute_op = dlb_xcalloc(n, sizeof *e->view.compute_op);
@@ -74,7 +73,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const s
 	e->view.wait_for_s = dlb_xcalloc((size_t)e->view.n_peers, sizeof *e->view.wait_for_s);
 	e->least = dlb_xcalloc(n, sizeof *e->least);
 	e->took_s = dlb_xcalloc(n, sizeof *e->took_s);
-	if (dlb_step_ops_prepare(e, optimizer ? optimizer : &none, err)) {
+	if (dlb_step_ops_make_sums(e, err) || dlb_step_ops_prepare(e, optimizer ? optimizer : &none, err)) {
 		dlb_engine_free(e);
 		return -1;
 	}
@@ -131,6 +130,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->took_s);
 	dlb_sync_free(e->own_sync);
 	dlb_transfers_free(e);
+	dlb_step_ops_free_sums(e);
 	dlb_arena_release(&e->arena);
 	free(e);
 }

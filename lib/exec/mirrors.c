@@ -3,7 +3,8 @@
  *
  *     gradients         whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
  *     divided weights   this replica's share to the host, the whole weight to the device
- *     averaged weights  whole, in both directions, in the steps in which they are averaged */
+ *     averaged weights  whole, in both directions, in the steps in which they are averaged
+ *     statistics        the sums over the batch, in both directions */
 #include "comm/allreduce.h"
 #include "exec/prepare.h"
 #include "exec/runtime.h"
@@ -45,12 +46,25 @@ static int open_weight(struct dlb_engine *e, int t, char *place, void **weight, 
 	return 0;
 }
 
+static int open_statistics(struct dlb_engine *e, const struct dlb_bucket *b, void **summand,
+			   struct mirrored *k, struct dlb_error *err)
+{
+	const size_t bytes = (size_t)b->n * sizeof(double);
+	void *host = dlb_transfers_alloc(e, bytes, err);
+
+	if (!host)
+		return -1;
+	k->out[0] = k->in[0] = (struct mirror){ e->sums[b->op[0]], host, bytes, DLB_AFTER_NOTHING };
+	summand[b->op[0]] = host;
+	return 0;
+}
+
 static int open_bucket(struct dlb_engine *e, const struct dlb_bucket *b, void **summand, void **weight,
 		       struct mirrored *k, struct dlb_error *err)
 {
 	int rc = 0;
 
-	k->n = b->cls == DLB_SUM_FACTOR || b->cls == DLB_SUM_STATISTICS ? 0 : dlb_bucket_n_tensors(b);
+	k->n = b->cls == DLB_SUM_FACTOR ? 0 : b->cls == DLB_SUM_STATISTICS ? 1 : dlb_bucket_n_tensors(b);
 	k->out = dlb_arena_array(&e->arena, (size_t)k->n + 1, sizeof *k->out);
 	k->in = dlb_arena_array(&e->arena, (size_t)k->n + 1, sizeof *k->in);
 	k->share = dlb_arena_array(&e->arena, (size_t)k->n + 1, sizeof *k->share);
@@ -60,6 +74,8 @@ static int open_bucket(struct dlb_engine *e, const struct dlb_bucket *b, void **
 					   e->np->place[dlb_program_find_place(e->np, b->weight, b->life)]
 						   .offset,
 				   weight, k->out, k->in, err);
+	if (b->cls == DLB_SUM_STATISTICS)
+		return open_statistics(e, b, summand, k, err);
 	for (int i = 0; i < k->n && !rc; i++)
 		rc = b->cls == DLB_SUM_WEIGHTS ?
 			     open_weight(e, dlb_update_weight(e->graph, b->op[i]), NULL, weight, &k->out[i],
@@ -121,7 +137,7 @@ void dlb_mirrors_find_shares(struct dlb_engine *e)
 		const struct dlb_bucket *from = &e->np->bucket[b];
 		struct mirrored *k = &e->mirrored[b];
 
-		if (from->cls == DLB_SUM_WEIGHTS)
+		if (from->cls == DLB_SUM_WEIGHTS || from->cls == DLB_SUM_STATISTICS)
 			continue;
 		/* --clip-norm takes the norm of whole gradients */
 		if (p->plan->clip && e->kept)

@@ -354,34 +354,50 @@ static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 	}
 }
 
-/* Allocates the sums of ops that run in halves, the first halves of updates, and the records of kept
- * shares. */
-void dlb_step_ops_make_sums(struct dlb_engine *e)
+/* Allocates the sums of ops that run in halves, where kernels reach them. */
+static int make_statistics(struct dlb_engine *e, struct dlb_error *err)
+{
+	struct dlb_backend *be = e->runtime->be;
+
+	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
+	for (int i = 0; i < e->np->n_buckets; i++) {
+		const struct dlb_bucket *b = &e->np->bucket[i];
+		const size_t n = (size_t)(b->n + b->n_own), bytes = n * sizeof(double);
+
+		if (b->cls != DLB_SUM_STATISTICS)
+			continue;
+		e->sums[b->op[0]] = dlb_is_host_memory(be) ? dlb_arena_array(&e->arena, n, sizeof(double)) :
+							     be->ops->alloc(be, bytes);
+		if (!e->sums[b->op[0]])
+			return dlb_no_memory(be, bytes, "statistics", err);
+	}
+	return 0;
+}
+
+void dlb_step_ops_free_sums(struct dlb_engine *e)
+{
+	struct dlb_backend *be = e->runtime->be;
+
+	for (int i = 0; i < e->graph->n_ops && e->sums && !dlb_is_host_memory(be); i++)
+		be->ops->free(be, e->sums[i]);
+}
+
+int dlb_step_ops_make_sums(struct dlb_engine *e, struct dlb_error *err)
 {
 	if (dlb_step_op_sums_moments(e))
 		e->half = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->half);
 	for (int i = 0; i < e->np->n_buckets; i++)
 		if (e->np->bucket[i].cls == DLB_SUM_GRADIENT || e->np->bucket[i].cls == DLB_SUM_SMALL)
 			make_kept_shares(e, &e->np->bucket[i]);
-	if (!e->view.program->statistics)
-		return;
-	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
-	for (int i = 0; i < e->np->n_buckets; i++) {
-		const struct dlb_bucket *b = &e->np->bucket[i];
-
-		if (b->cls == DLB_SUM_STATISTICS)
-			e->sums[b->op[0]] = dlb_arena_array(&e->arena, (size_t)(b->n + b->n_own),
-							    sizeof(double));
-	}
+	return e->view.program->statistics ? make_statistics(e, err) : 0;
 }
 
-/* Refuses the exchanges of replicas on a device for which there are no mirrors: sums of moments and
- * of statistics, and all of asynchronous schedules. */
+/* Refuses the exchanges of replicas on a device for which there are no mirrors: sums of moments, and all of
+ * asynchronous schedules. */
 static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
 	const char *what = dlb_step_op_sums_moments(e) ? "sums of moments" :
-			   p->statistics               ? "statistics over all replicas" :
 			   p->async                    ? "asynchronous replicas" :
 							 NULL;
 

@@ -267,8 +267,9 @@ int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, st
 /* Makes step operations of the instructions, with their kernels and pointers. -1 with err. */
 int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
 /* Allocates the sums of ops that run in halves, the first halves of updates, and the records of kept
- * shares. */
-void dlb_step_ops_make_sums(struct dlb_engine *e);
+ * shares. -1 with err. */
+int dlb_step_ops_make_sums(struct dlb_engine *e, struct dlb_error *err);
+void dlb_step_ops_free_sums(struct dlb_engine *e);
 /* Opens the synchronisation with the other replicas. -1 with err. */
 int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err);
 #endif

@@ -146,7 +146,9 @@ PREPARE(update)
 				    .renew = update_renew,
 				    .count = update_count,
 				    .impl = "cuda" };
-	u->args = (struct cuda_update){ .count = d->count, .rule = d->rule, .stage = (int)d->stage,
+	u->args = (struct cuda_update){ .count = d->count,
+					.rule = d->rule,
+					.stage = (int)d->stage,
 					.keep_local = d->keep_local,
 					.n_chunks = d->n_chunks ? d->n_chunks : 1,
 					.code = { d->code[0], d->code[1] } };
