@@ -447,6 +447,27 @@ graphs() {
 	done
 }
 
+# bats test_tags=slow
+@test "sums of moments: the losses and the weights saved are the CPU's, in any order of the queues" {
+	local cluster kind how
+	for cluster in cuda:2 'cpu:1 cuda:1'; do
+		for how in '--reduce moments:mean' '--reduce moments:sum --max-state local'; do
+			# shellcheck disable=SC2086	# words
+			on "$cluster" cnn "$tmp/doc" --replicas 2 --optimizer max-adabelief $how
+			jq '{dlb, cluster} | .cluster.kinds[].backend = "cpu"' "$tmp/doc" >"$tmp/cpus.cluster"
+			# shellcheck disable=SC2086	# words
+			dlb-costmodel -q --cluster "$tmp/cpus.cluster" "$BATS_FILE_TMPDIR/cnn.json" |
+				dlb-place -q --replicas 2 --optimizer max-adabelief $how >"$tmp/cpus"
+			for kind in cpus doc; do
+				train "$tmp/$kind" --save "$tmp/$kind.safetensors" >"$tmp/$kind.losses"
+			done
+			close "$(cat "$tmp/cpus.losses")" "$(cat "$tmp/doc.losses")"
+			same_weights "$tmp/cpus.safetensors" "$tmp/doc.safetensors"
+			DLB_CUDA_HOST_SEED=3 train "$tmp/doc" | cmp - "$tmp/doc.losses"
+		done
+	done
+}
+
 @test "what a device cannot do is refused in one line" {
 	on cuda:1 mlp "$tmp/doc"
 	run -2 --separate-stderr dlb-run "${digits[@]}" --optimizer kfac "$tmp/doc"
@@ -458,7 +479,6 @@ graphs() {
 		run -2 --separate-stderr dlb-run "${digits[@]}" --steps 2 $run "$tmp/doc"
 		one_line dlb-run "node 1 computes on a device: it has no $what" 'nodes that compute in host memory'
 	done <<-'END'
-		sums of moments|--reduce moments --optimizer max-adabelief|--optimizer max-adabelief
 		asynchronous replicas|--schedule async
 		K-FAC|--optimizer kfac|--optimizer kfac
 	END

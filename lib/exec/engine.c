@@ -130,7 +130,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->took_s);
 	dlb_sync_free(e->own_sync);
 	dlb_transfers_free(e);
-	dlb_step_ops_free_sums(e);
+	dlb_step_ops_free(e);
 	dlb_arena_release(&e->arena);
 	free(e);
 }

@@ -1,7 +1,7 @@
 /* Mirrors in host memory of the gradients and weights that replicas exchange, on a node that computes on a
  * device, and the copies of each bucket, which transfers.c queues.
  *
- *     gradients         whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
+ *     gradients         (or moments) whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
  *     divided weights   this replica's share to the host, the whole weight to the device
  *     averaged weights  whole, in both directions, in the steps in which they are averaged
  *     statistics        the sums over the batch, in both directions */
@@ -11,13 +11,15 @@
 #include "exec/state.h"
 #include "plan/program_verify.h"
 #include "plan/shares.h"
+#include "plan/sharing.h"
 #include "plan/tensors.h"
 
 static int open_gradient(struct dlb_engine *e, int op, void **summand, struct mirror *out, struct mirror *in,
 			 struct dlb_error *err)
 {
 	const int weight = dlb_update_weight(e->graph, op);
-	const size_t bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1);
+	const size_t bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1) *
+			     (size_t)dlb_sharing_tensors(&e->view.program->whole->sharing);
 	void *host = dlb_transfers_alloc(e, bytes, err);
 
 	if (!host)

@@ -354,32 +354,38 @@ static void make_kept_shares(struct dlb_engine *e, const struct dlb_bucket *b)
 	}
 }
 
-/* Allocates the sums of ops that run in halves, where kernels reach them. */
-static int make_statistics(struct dlb_engine *e, struct dlb_error *err)
+void *dlb_step_op_alloc(struct dlb_engine *e, size_t bytes)
 {
 	struct dlb_backend *be = e->runtime->be;
 
+	if (dlb_is_host_memory(be))
+		return dlb_arena_alloc(&e->arena, bytes);
+	DLB_GROW(e->own, e->n_own, e->cap_own);
+	e->own[e->n_own] = be->ops->alloc(be, bytes);
+	return e->own[e->n_own++];
+}
+
+void dlb_step_ops_free(struct dlb_engine *e)
+{
+	struct dlb_backend *be = e->runtime->be;
+
+	for (int i = 0; i < e->n_own; i++)
+		be->ops->free(be, e->own[i]);
+	free(e->own);
+}
+
+/* Allocates the sums of ops that run in halves. */
+static int make_statistics(struct dlb_engine *e, struct dlb_error *err)
+{
 	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
 	for (int i = 0; i < e->np->n_buckets; i++) {
 		const struct dlb_bucket *b = &e->np->bucket[i];
-		const size_t n = (size_t)(b->n + b->n_own), bytes = n * sizeof(double);
+		const size_t bytes = (size_t)(b->n + b->n_own) * sizeof(double);
 
-		if (b->cls != DLB_SUM_STATISTICS)
-			continue;
-		e->sums[b->op[0]] = dlb_is_host_memory(be) ? dlb_arena_array(&e->arena, n, sizeof(double)) :
-							     be->ops->alloc(be, bytes);
-		if (!e->sums[b->op[0]])
-			return dlb_no_memory(be, bytes, "statistics", err);
+		if (b->cls == DLB_SUM_STATISTICS && !(e->sums[b->op[0]] = dlb_step_op_alloc(e, bytes)))
+			return dlb_no_memory(e->runtime->be, bytes, "statistics", err);
 	}
 	return 0;
-}
-
-void dlb_step_ops_free_sums(struct dlb_engine *e)
-{
-	struct dlb_backend *be = e->runtime->be;
-
-	for (int i = 0; i < e->graph->n_ops && e->sums && !dlb_is_host_memory(be); i++)
-		be->ops->free(be, e->sums[i]);
 }
 
 int dlb_step_ops_make_sums(struct dlb_engine *e, struct dlb_error *err)
@@ -392,19 +398,17 @@ int dlb_step_ops_make_sums(struct dlb_engine *e, struct dlb_error *err)
 	return e->view.program->statistics ? make_statistics(e, err) : 0;
 }
 
-/* Refuses the exchanges of replicas on a device for which there are no mirrors: sums of moments, and all of
- * asynchronous schedules. */
+/* Refuses the exchanges of replicas on a device for which there are no mirrors: those of asynchronous
+ * schedules. */
 static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
-	const char *what = dlb_step_op_sums_moments(e) ? "sums of moments" :
-			   p->async                    ? "asynchronous replicas" :
-							 NULL;
 
-	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !what)
+	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !p->async)
 		return 0;
-	return dlb_refuse(err, NULL, "sum gradients after each step, or use nodes that compute in host memory",
-			  "node %d computes on a device: it has no %s", e->view.node, what);
+	return dlb_refuse(err, NULL,
+			  "sum gradients after each step, or use nodes that compute in host memory",
+			  "node %d computes on a device: it has no asynchronous replicas", e->view.node);
 }
 
 /* Lets updates read the shares that buckets keep. */

@@ -50,6 +50,8 @@ void dlb_mirrors_find_shares(struct dlb_engine *e);
 void dlb_prepare_find_updates(struct dlb_engine *e);
 /* Address of the gradient of an update of this node: its sum, or the gradient of the only micro-batch. */
 void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *err);
+/* New bytes where kernels reach them, until the engine is freed; NULL: a device has none left. */
+void *dlb_step_op_alloc(struct dlb_engine *e, size_t bytes);
 /* Whether replicas sum moments in place of gradients. */
 bool dlb_step_op_sums_moments(const struct dlb_engine *e);
 int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a,

@@ -140,7 +140,9 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 		return -1;
 	dlb_step_op_keep_kernel(e, h->kernel);
 	h->bytes = (size_t)dlb_desc_bytes(&d);
-	h->moments = dlb_arena_alloc(&e->arena, 2 * h->bytes);
+	h->moments = dlb_step_op_alloc(e, 2 * h->bytes);
+	if (!h->moments)
+		return dlb_no_memory(e->runtime->be, 2 * h->bytes, "moments", err);
 	h->in[0] = a->in[0];
 	h->out[0] = h->moments;
 	h->out[1] = h->moments + h->bytes;

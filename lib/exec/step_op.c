@@ -18,6 +18,7 @@
 #include "exec/step_ops.h"
 #include "plan/timeline.h"
 #include "util/clock.h"
+#include "util/mem.h"
 
 /* tries of each way; sends after which the tries are repeated, since virtual cores move */
 enum { TRIES = 4, TRY_AGAIN = 512 };
@@ -477,27 +478,40 @@ static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *
 	return dlb_step_op_beside(t, err);
 }
 
+/* Computes the moments of one update; zeros, if there are any, in place of them. */
+static void make_half(struct dlb_backend *be, struct first_half *h, const void *zeros, struct dlb_run *r)
+{
+	r->in = h->in;
+	r->out = h->out;
+	if (zeros)
+		be->ops->upload(be, h->moments, zeros, 2 * h->bytes);
+	else
+		h->kernel->run(h->kernel, r);
+}
+
 /* Computes this replica's moments for the sum of bucket b. A replica without samples adds zeros and keeps its
  * own moments. */
 static int make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step, struct dlb_error *err)
 {
 	const struct dlb_bucket *k = &e->np->bucket[b];
+	const int n = k->cls == DLB_SUM_STATISTICS ? 0 : k->n_ops;
 	struct dlb_op_time time = dlb_slow_start(&e->runtime->slow);
+	struct dlb_backend *be = e->runtime->be;
+	size_t most = 0;
 
 	r.step = (uint64_t)step + 1;
 	r.not_finite = NULL;
-	for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_STATISTICS; i++) {
-		struct first_half *h = &e->half[k->op[i]];
-
-		r.in = h->in;
-		r.out = h->out;
-		if (e->view.program->weightless)
-			memset(h->moments, 0, 2 * h->bytes);
-		else
-			h->kernel->run(h->kernel, &r);
-	}
-	if (e->runtime->be->ops->sync(e->runtime->be, err))
+	for (int i = 0; i < n && e->view.program->weightless; i++)
+		most = e->half[k->op[i]].bytes > most ? e->half[k->op[i]].bytes : most;
+	void *zeros = most ? dlb_xcalloc(2, most) : NULL;
+	for (int i = 0; i < n; i++)
+		make_half(be, &e->half[k->op[i]], zeros, &r);
+	const int rc = be->ops->sync(be, err);
+	free(zeros);
+	if (rc)
 		return -1;
+	for (int i = 0; i < n; i++)
+		dlb_kernel_count(e->half[k->op[i]].kernel, &r);
 	end_work(e, &time);
 	return 0;
 }

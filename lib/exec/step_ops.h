@@ -158,6 +158,7 @@ struct dlb_engine {
 	struct kept_share *kept;	/* [op] of updates; NULL: all read gradients in their places */
 	struct mirrored *mirrored;	/* [bucket]; NULL: the back end computes in host memory, or nothing is exchanged */
 	void **host; int n_host, cap_host;	/* memory of mirrors */
+	void **own; int n_own, cap_own;		/* device: arrays of dlb_step_op_alloc */
 	/* those before first_outgoing have started */
 	struct outgoing *outgoing; int first_outgoing, n_outgoing;
 	double **sums;			/* [op] statistics of ops that run in halves; NULL: there are none */
@@ -269,7 +270,8 @@ int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice
 /* Allocates the sums of ops that run in halves, the first halves of updates, and the records of kept
  * shares. -1 with err. */
 int dlb_step_ops_make_sums(struct dlb_engine *e, struct dlb_error *err);
-void dlb_step_ops_free_sums(struct dlb_engine *e);
+/* Frees the arrays of dlb_step_op_alloc on a device. */
+void dlb_step_ops_free(struct dlb_engine *e);
 /* Opens the synchronisation with the other replicas. -1 with err. */
 int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err);
 #endif
