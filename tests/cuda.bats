@@ -468,6 +468,28 @@ graphs() {
 	done
 }
 
+# bats test_tags=slow
+@test "asynchronous replicas: the CPU's losses by every rule, clipped, compressed, in any order of the queues, alone and beside CPUs" {
+	local cluster how rule
+	while IFS='|' read -r rule how; do
+		for cluster in cuda:4 'cpu:2 cuda:2'; do
+			# shellcheck disable=SC2086	# words
+			on cpu:4 cnn "$tmp/cpus" --optimizer momentum -a even -m 2 --replicas 2 --schedule async --staleness "$rule" $how
+			# shellcheck disable=SC2086	# words
+			on "$cluster" cnn "$tmp/doc" --optimizer momentum -a even -m 2 --replicas 2 --split even --schedule async --staleness "$rule" $how
+			echo "$cluster $rule $how"
+			close "$(train "$tmp/cpus" --optimizer momentum)" "$(train "$tmp/doc" --optimizer momentum | tee "$tmp/losses")"
+			[ "$cluster" = cuda:4 ] || continue
+			DLB_CUDA_HOST_SEED=5 train "$tmp/doc" --optimizer momentum | cmp - "$tmp/losses"
+		done
+	done <<-'END'
+		2bw|
+		stash|--clip-norm 0.5
+		predict|--compress bf16
+		none|
+	END
+}
+
 @test "what a device cannot do is refused in one line" {
 	on cuda:1 mlp "$tmp/doc"
 	run -2 --separate-stderr dlb-run "${digits[@]}" --optimizer kfac "$tmp/doc"
@@ -479,7 +501,6 @@ graphs() {
 		run -2 --separate-stderr dlb-run "${digits[@]}" --steps 2 $run "$tmp/doc"
 		one_line dlb-run "node 1 computes on a device: it has no $what" 'nodes that compute in host memory'
 	done <<-'END'
-		asynchronous replicas|--schedule async
 		K-FAC|--optimizer kfac|--optimizer kfac
 	END
 }

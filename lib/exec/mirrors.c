@@ -9,6 +9,7 @@
 #include "exec/prepare.h"
 #include "exec/runtime.h"
 #include "exec/state.h"
+#include "plan/buckets.h"
 #include "plan/program_verify.h"
 #include "plan/shares.h"
 #include "plan/sharing.h"
@@ -19,13 +20,15 @@ static int open_gradient(struct dlb_engine *e, int op, void **summand, struct mi
 {
 	const int weight = dlb_update_weight(e->graph, op);
 	const size_t bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1) *
-			     (size_t)dlb_sharing_tensors(&e->view.program->whole->sharing);
-	void *host = dlb_transfers_alloc(e, bytes, err);
+			     (size_t)dlb_sharing_tensors(&e->view.program->whole->sharing),
+		     stride = dlb_place_bytes(bytes);
+	const int places = dlb_program_sum_places(e->np, op);
+	void *host = dlb_transfers_alloc(e, places > 1 ? (size_t)places * stride : bytes, err);
 
 	if (!host)
 		return -1;
 	/* the sum's copy waits for nothing: the gradient in its place was read before */
-	*out = *in = (struct mirror){ summand[op], host, bytes, DLB_AFTER_NOTHING };
+	*out = *in = (struct mirror){ summand[op], host, bytes, DLB_AFTER_NOTHING, places, stride };
 	summand[op] = host;
 	return 0;
 }
@@ -42,9 +45,9 @@ static int open_weight(struct dlb_engine *e, int t, char *place, void **weight, 
 	if (!weight[t] && !(weight[t] = dlb_transfers_alloc(e, bytes, err)))
 		return -1;
 	*out = (struct mirror){ place ? value : value + first, (char *)weight[t] + first,
-				dlb_program_share_bytes(p, t), DLB_AFTER_NOTHING };
+				dlb_program_share_bytes(p, t), DLB_AFTER_NOTHING, 1, 0 };
 	/* the earlier users of the place are done: the share was copied after them */
-	*in = (struct mirror){ place ? place : value, weight[t], bytes, DLB_AFTER_NOTHING };
+	*in = (struct mirror){ place ? place : value, weight[t], bytes, DLB_AFTER_NOTHING, 1, 0 };
 	return 0;
 }
 
@@ -56,7 +59,7 @@ static int open_statistics(struct dlb_engine *e, const struct dlb_bucket *b, voi
 
 	if (!host)
 		return -1;
-	k->out[0] = k->in[0] = (struct mirror){ e->sums[b->op[0]], host, bytes, DLB_AFTER_NOTHING };
+	k->out[0] = k->in[0] = (struct mirror){ e->sums[b->op[0]], host, bytes, DLB_AFTER_NOTHING, 1, 0 };
 	summand[b->op[0]] = host;
 	return 0;
 }
@@ -112,7 +115,7 @@ void dlb_mirrors_open_averages(struct dlb_engine *e)
 
 			k->out[i] = (struct mirror){ g->state->value[t], g->averaged[t],
 						     (size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1),
-						     DLB_AFTER_NOTHING };
+						     DLB_AFTER_NOTHING, 1, 0 };
 		}
 	}
 }
@@ -128,7 +131,7 @@ static struct mirror share_of(const struct dlb_engine *e, int op, const struct m
 	return (struct mirror){ to ? to : (char *)whole->device + first, (char *)whole->host + first,
 				dlb_program_share_bytes(p, weight),
 				/* other tensors had that place until now */
-				to ? DLB_AFTER_ALL : DLB_AFTER_NOTHING };
+				to ? DLB_AFTER_ALL : DLB_AFTER_NOTHING, 1, 0 };
 }
 
 void dlb_mirrors_find_shares(struct dlb_engine *e)

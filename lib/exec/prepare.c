@@ -398,19 +398,6 @@ int dlb_step_ops_make_sums(struct dlb_engine *e, struct dlb_error *err)
 	return e->view.program->statistics ? make_statistics(e, err) : 0;
 }
 
-/* Refuses the exchanges of replicas on a device for which there are no mirrors: those of asynchronous
- * schedules. */
-static int check_mirrors(const struct dlb_engine *e, struct dlb_error *err)
-{
-	const struct dlb_program *p = e->view.program;
-
-	if (p->whole->n_replicas < 2 || dlb_is_host_memory(e->runtime->be) || !p->async)
-		return 0;
-	return dlb_refuse(err, NULL,
-			  "sum gradients after each step, or use nodes that compute in host memory",
-			  "node %d computes on a device: it has no asynchronous replicas", e->view.node);
-}
-
 /* Lets updates read the shares that buckets keep. */
 static void aim_at_buckets(struct dlb_engine *e)
 {
@@ -440,8 +427,6 @@ int dlb_step_ops_open_sync(struct dlb_engine *e, struct dlb_error *err)
 					 .arena = g->arena,
 					 .last_step = g->last_step };
 
-	if (check_mirrors(e, err))
-		return -1;
 	if (p->whole->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
 		e->sync = g->averages;
 		if (g->averaged)

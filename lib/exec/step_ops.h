@@ -109,8 +109,8 @@ struct dynamic_operand {
 };
 
 /* Bytes in a device's memory and in host memory, where replicas exchange them. after: of a copy to the device,
- * as in struct dlb_transfer. */
-struct mirror { void *device, *host; size_t bytes; int after; };
+ * as in struct dlb_transfer. places: steps use so many arrays in turn, stride bytes apart. */
+struct mirror { void *device, *host; size_t bytes; int after, places; size_t stride; };
 /* A bucket of replicas on a device: n pieces, out, are copied to host memory before its collective, and n
  * pieces, in, to the device after it. share[i]: where the collective leaves the bytes of in[i]; NULL: in
  * in[i].host. kept[i]: the share of a gradient that is copied to the device once the norm has read all of

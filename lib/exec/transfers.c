@@ -81,6 +81,17 @@ void dlb_transfers_send(struct op_pass *t, const struct step_op *a)
 	put(t, a);
 }
 
+/* The mirror's arrays of this step: of a gradient whose sum has several places in turn, the place of its turn. */
+static struct mirror of_step(const struct op_pass *t, const struct mirror *m)
+{
+	const size_t offset = m->places > 1 ? (size_t)(t->step % m->places) * m->stride : 0;
+	struct mirror x = *m;
+
+	x.device = (char *)x.device + offset;
+	x.host = (char *)x.host + offset;
+	return x;
+}
+
 void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
 {
 	struct dlb_backend *be = t->e->runtime->be;
@@ -88,10 +99,12 @@ void dlb_transfers_reduce(struct op_pass *t, const struct step_op *a)
 
 	if (!dlb_sync_is_due(t->e->sync, a->tag))
 		return;
-	for (int i = 0; i < k->n; i++)
+	for (int i = 0; i < k->n; i++) {
+		const struct mirror m = of_step(t, &k->out[i]);
+
 		be->ops->transfer(be, number_of(t->e, a),
-				  &(struct dlb_transfer){ k->out[i].host, k->out[i].device, k->out[i].bytes,
-							  true, DLB_AFTER_ALL });
+				  &(struct dlb_transfer){ m.host, m.device, m.bytes, true, DLB_AFTER_ALL });
+	}
 	put(t, a);
 }
 
@@ -100,11 +113,13 @@ static void to_device(const struct op_pass *t, const struct step_op *a, const st
 {
 	struct dlb_backend *be = t->e->runtime->be;
 
-	for (int i = 0; i < n; i++)
-		if (list[i].bytes)
+	for (int i = 0; i < n; i++) {
+		const struct mirror m = of_step(t, &list[i]);
+
+		if (m.bytes)
 			be->ops->transfer(be, number_of(t->e, a),
-					  &(struct dlb_transfer){ list[i].device, list[i].host, list[i].bytes,
-								  false, list[i].after });
+					  &(struct dlb_transfer){ m.device, m.host, m.bytes, false, m.after });
+	}
 	be->ops->join(be, number_of(t->e, a));		/* waits for the last copy, which ends last */
 }
 
