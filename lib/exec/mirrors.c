@@ -1,7 +1,8 @@
 /* Mirrors in host memory of the gradients and weights that replicas exchange, on a node that computes on a
  * device, and the copies of each bucket, which transfers.c queues.
  *
- *     gradients         (or moments) whole to the host; of the sums, all or this replica's share (plan/shares.h) to the device
+ *     gradients         (or moments) whole to the host; of the sums, all or this replica's share (plan/shares.h)
+ *                       to the device
  *     divided weights   this replica's share to the host, the whole weight to the device
  *     averaged weights  whole, in both directions, in the steps in which they are averaged
  *     statistics        the sums over the batch, in both directions */
@@ -44,8 +45,12 @@ static int open_weight(struct dlb_engine *e, int t, char *place, void **weight, 
 
 	if (!weight[t] && !(weight[t] = dlb_transfers_alloc(e, bytes, err)))
 		return -1;
-	*out = (struct mirror){ place ? value : value + first, (char *)weight[t] + first,
-				dlb_program_share_bytes(p, t), DLB_AFTER_NOTHING, 1, 0 };
+	*out = (struct mirror){ place ? value : value + first,
+				(char *)weight[t] + first,
+				dlb_program_share_bytes(p, t),
+				DLB_AFTER_NOTHING,
+				1,
+				0 };
 	/* the earlier users of the place are done: the share was copied after them */
 	*in = (struct mirror){ place ? place : value, weight[t], bytes, DLB_AFTER_NOTHING, 1, 0 };
 	return 0;
@@ -113,9 +118,12 @@ void dlb_mirrors_open_averages(struct dlb_engine *e)
 		for (int i = 0; i < k->n; i++) {
 			const int t = dlb_update_weight(e->graph, from->op[i]);
 
-			k->out[i] = (struct mirror){ g->state->value[t], g->averaged[t],
+			k->out[i] = (struct mirror){ g->state->value[t],
+						     g->averaged[t],
 						     (size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1),
-						     DLB_AFTER_NOTHING, 1, 0 };
+						     DLB_AFTER_NOTHING,
+						     1,
+						     0 };
 		}
 	}
 }

@@ -118,7 +118,8 @@ static void to_device(const struct op_pass *t, const struct step_op *a, const st
 
 		if (m.bytes)
 			be->ops->transfer(be, number_of(t->e, a),
-					  &(struct dlb_transfer){ m.device, m.host, m.bytes, false, m.after });
+					  &(struct dlb_transfer){ m.device, m.host, m.bytes, false,
+								  m.after });
 	}
 	be->ops->join(be, number_of(t->e, a));		/* waits for the last copy, which ends last */
 }
