@@ -92,9 +92,12 @@ static inline void test_run_op(struct test_run *r, int op)
 		test_die(&err);
 	}
 	scratch = r->be->ops->alloc(r->be, k->scratch_bytes + 1);
-	const struct dlb_run run = {
-		.in = in, .out = out, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op
-	};
+	const struct dlb_run run = { .in = in,
+				     .out = out,
+				     .scratch = scratch,
+				     .seed = 1,
+				     .vertex = (uint64_t)dlb_attr_int(o->attr, o->n_attr, DLB_ATTR_VERTEX,
+								      op) };
 	k->run(k, &run);
 	r->be->ops->free(r->be, scratch);
 	dlb_kernel_free(k);
