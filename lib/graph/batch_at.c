@@ -334,18 +334,15 @@ static void slice(struct fold *f, int op)
 		    (steps.n && steps.v[i] != 1))
 			continue;
 		const int64_t size = at_reference(f, x->dim[k]);
-		const bool batches = f->outer[o->in[0]][k] == x->dim[k].mul && start.v[i] % f->wired == 0 &&
-			end.v[i] % f->wired == 0;
+		const bool batches = f->outer[o->in[0]][k] == x->dim[k].mul && x->dim[k].mul > 1 &&
+				     start.v[i] % f->wired == 0 && start.v[i] > -size && start.v[i] < size;
 		if (start.v[i] == 0 && end.v[i] == size)
 			follow(f, &end, i);
-		else if (batches && start.v[i] > -size && start.v[i] < size && end.v[i] < size &&
-			 x->dim[k].mul > 1) {
+		else if (batches && end.v[i] <= size && end.v[i] % f->wired == 0) {
 			follow(f, &start, i);
 			follow(f, &end, i);
-		} else if (batches && start.v[i] && start.v[i] > -size && start.v[i] < size &&
-			   x->dim[k].mul > 1)
-			follow(f, &start, i);	/* `end` is at or beyond the end of the dimension, and
-						 * stays */
+		} else if (batches && start.v[i] && end.v[i] > size)
+			follow(f, &start, i); /* `end` is beyond the end of the dimension, and stays */
 		else
 			continue;
 		changed = true;
