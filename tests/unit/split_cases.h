@@ -277,6 +277,11 @@ static inline int attend(struct dlb_graph *g, int x, const char *attrs, int mask
 	  scores(g, OP("Squeeze", OP("Tanh", OP("Unsqueeze", heads(g, x), I(2))), I(2)))) \
 	X("heads behind an axis", 17, \
 	  scores(g, OP("Reshape", OP("Tanh", OP("Reshape", heads(g, x), I(0, 1, 3, 16))), I(0, 3, 4, 4)))) \
+	X("slices of eight axes", 9, \
+	  scores(g, OP("Reshape", \
+		       A("Slice", "starts=0,0,0,0,0,0,0,0 ends=1000,3,1,1,1,1,4,4", \
+			 OP("Reshape", heads(g, x), I(0, 3, 1, 1, 1, 1, 4, 4))), \
+		       I(0, 3, 4, 4)))) \
 	X("heads in one axis", 17, \
 	  scores(g, OP("Reshape", OP("Tanh", OP("Reshape", heads(g, x), I(0, 48))), I(0, 3, 4, 4)))) \
 	X("heads of all samples", 17, \
