@@ -113,6 +113,7 @@ static int count(const struct dlb_graph *g, const char *type)
 
 static void keep_ops(const struct dlb_graph *g)
 {
+	kept_add(g->output, g->n_outputs);
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
 		kept_text(o->name);
@@ -148,7 +149,7 @@ static void keep(const struct split_case *c, const struct dlb_split_request *ask
 	char what[120];
 
 	why.why = "a test";
-	snprintf(what, sizeof what, "%s, %s by %d%s%s", c->name, ask->op, ask->parts,
+	snprintf(what, sizeof what, "%s, %s, %s by %d%s%s", c->name, loss, ask->op, ask->parts,
 		 ask->axis ? " along " : "", ask->axis ? ask->axis : "");
 	make(&g, c);
 	if (dlb_graph_split(&g, &why, 1, &err)) {
@@ -243,6 +244,19 @@ int main(int argc, char **argv)
 		keep_pairs(&cases[i], &whole, 3 + i % 4);
 		dlb_graph_release(&whole);
 	}
+	for (int i = 0; i < DLB_LEN(cases); i++)
+		for (int way = 0; way < 2; way++) {
+			struct dlb_graph whole;
+
+			if ((i + way) % 4)
+				continue;
+			loss = way ? "none" : "cross-entropy";
+			classes = way ? 5 : 24; /* as many as a loss in parts needs */
+			make(&whole, &cases[i]);
+			for (int k = 0; k < 5; k++)
+				keep(&cases[i], &requests[k], &whole);
+			dlb_graph_release(&whole);
+		}
 	be.ops->close(&be);
 	printf("%d numbers are those of the whole\n", n_checked);
 	return kept_end(argc, argv, kept, DLB_LEN(kept));
