@@ -156,6 +156,9 @@ static inline int attend(struct dlb_graph *g, int x, const char *attrs, int mask
 	X("residual", 17, ROWS12(OP("Relu", OP("Add", x, other(g))))) \
 	X("gated", 17, ROWS12(OP("Mul", OP("Mul", x, OP("Sigmoid", x)), other(g)))) \
 	X("dropout", 17, ROWS12(OP("Dropout", x, real(g, .3), truth(g)))) \
+	X("dropout, samples inside", 17, \
+	  ROWS12(A("Transpose", "perm=1,0,2", \
+		   OP("Dropout", A("Transpose", "perm=1,0,2", x), real(g, .3), truth(g))))) \
 	X("layer norm", 17, ROWS12(A("LayerNormalization", "axis=-1", x, W("s", 12), W("b", 12)))) \
 	X("layer norm of rows", 17, ROWS12(A("LayerNormalization", "axis=1", x, W("s", 4, 12)))) \
 	X("layer norm, default axis", 17, ROWS12(OP("LayerNormalization", x, W("s", 12)))) \
@@ -242,9 +245,10 @@ static inline int attend(struct dlb_graph *g, int x, const char *attrs, int mask
 	X("attention of heads", 23, \
 	  FLAT(OP("Attention", heads(g, x), heads(g, other(g)), heads(g, OP("Tanh", x))), 48)) \
 	UNARY(X, "Relu") \
-	UNARY(X, "LeakyRelu") UNARY(X, "Elu") UNARY(X, "Selu") UNARY(X, "Celu") UNARY(X, "Sigmoid") \
-		UNARY(X, "HardSigmoid") UNARY(X, "HardSwish") UNARY(X, "Softplus") UNARY(X, "Tanh") \
-			UNARY(X, "Erf") UNARY(X, "Exp") UNARY(X, "Abs") UNARY(X, "Neg") UNARY(X, "Identity") \
+	UNARY(X, "LeakyRelu") \
+	UNARY(X, "Elu") UNARY(X, "Selu") UNARY(X, "Celu") UNARY(X, "Sigmoid") UNARY(X, "HardSigmoid") \
+		UNARY(X, "HardSwish") UNARY(X, "Softplus") UNARY(X, "Tanh") UNARY(X, "Erf") UNARY(X, "Exp") \
+			UNARY(X, "Abs") UNARY(X, "Neg") UNARY(X, "Identity") \
 				X("Gelu", 20, ROWS12(OP("Gelu", x))) X("Log", 17, \
 								       ROWS12(OP("Log", OP("Exp", x)))) \
 					X("Sqrt", 17, ROWS12(OP("Sqrt", OP("Exp", x)))) \

@@ -114,6 +114,8 @@ static int count(const struct dlb_graph *g, const char *type)
 static void keep_ops(const struct dlb_graph *g)
 {
 	kept_add(g->output, g->n_outputs);
+	for (int t = 0; t < g->n_tensors; t++)
+		kept_add(&g->tensor[t].home, 1);
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
 		kept_text(o->name);
@@ -121,6 +123,8 @@ static void keep_ops(const struct dlb_graph *g)
 		kept_add(o->in, o->n_in);
 		kept_add(o->out, o->n_out);
 		kept_add((const int[]){ o->phase, o->of, o->colocate }, 3);
+		kept_real(o->flop);
+		kept_real(o->bytes);
 		for (int k = 0; k < o->n_attr; k++)
 			kept_text(o->attr[k].name);
 		for (int k = 0; k < o->n_out; k++)
