@@ -218,6 +218,80 @@ static void keep_choice(const char *text, const char *train, const char *freeze,
 	dlb_arena_release(&a);
 }
 
+/* The exporter lists the initializers, of every third kind, and what each vertex uses; `less`: not the last one,
+ * but two parameters that the model does not have, of which its last vertex uses one. */
+static void list(struct dlb_graph *g, bool less)
+{
+	int *uses = dlb_arena_array(&g->arena, (size_t)g->n_tensors + 1, sizeof *uses), n = 0;
+
+	g->listed = dlb_arena_array(&g->arena, (size_t)g->n_tensors + 3, sizeof *g->listed);
+	for (int t = 0; t < g->n_tensors; t++) {
+		uses[t] = -1;
+		if (!dlb_role_is_candidate(g, t) || g->tensor[t].n_dims == 0)
+			continue;
+		uses[t] = n;
+		g->listed[n] = (struct dlb_listed){ .name = g->tensor[t].name,
+						    .kind = n % 3 == 2 ? DLB_LISTED_BUFFER :
+									 DLB_LISTED_PARAMETER };
+		n++;
+	}
+	if (less && n)
+		n--;
+	if (less) {
+		g->listed[n] = (struct dlb_listed){ .name = "lost.weight", .kind = DLB_LISTED_PARAMETER };
+		g->listed[n + 1] = (struct dlb_listed){ .name = "lost.bias", .kind = DLB_LISTED_PARAMETER };
+	}
+	g->n_listed = n + 2 * less;
+	for (int i = 0; i < g->n_ops; i++) {
+		struct dlb_op *o = &g->op[i];
+		int *used = dlb_arena_array(&g->arena, (size_t)o->n_in + 2, sizeof *used);
+
+		for (int k = 0; k < o->n_in; k++)
+			if (o->in[k] >= 0 && uses[o->in[k]] >= 0 && uses[o->in[k]] < n)
+				used[o->n_uses++] = uses[o->in[k]];
+		if (less && i == g->n_ops - 1)
+			used[o->n_uses++] = n;
+		o->uses = used;
+		o->n_may_use = o->n_uses;
+	}
+}
+
+static void keep_listed(const char *text, bool less)
+{
+	const struct dlb_parameter_choice all = { .train = { .n = 0 } };
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g;
+	char said[400] = "";
+	int n = 0;
+
+	text_graph(&g, text, 17, seed);
+	list(&g, less);
+	if (dlb_graph_unmerge(&g, &err) || dlb_graph_tie(&g, false, &err) ||
+	    dlb_graph_choose_parameters(&g, &all, &err))
+		n = snprintf(said, sizeof said, "%s", err.what);
+	for (int t = 0; t < g.n_tensors && !*err.what; t++)
+		if (dlb_role_is_candidate(&g, t)) {
+			const struct dlb_tensor *x = &g.tensor[t];
+
+			n += snprintf(said + n, sizeof said - (size_t)n, "%s%d%d ", x->name, x->initial,
+				      x->named_by_readers);
+			kept_add((const int[]){ x->rule, g.n_untrained, g.n_ops }, 3);
+			kept_text(x->why ? x->why : "");
+		}
+	for (int i = 0; i < g.n_ops; i++) {
+		kept_text(g.op[i].type);
+		kept_add(g.op[i].in, g.op[i].n_in);
+	}
+	for (int i = 0; i < g.n_unmerged; i++) {
+		kept_text(g.unmerged[i].name);
+		kept_text(g.unmerged[i].of);
+	}
+	for (int i = 0; i < g.n_notes; i++)
+		kept_text(g.note[i]);
+	kept_line(less ? "listed, but one" : "listed", "%s", said);
+	dlb_graph_release(&g);
+}
+
 /* -- values -- */
 
 static struct dlb_tensor tensor_of(const void *v, enum dlb_dtype dtype, const int64_t *dim, int n)
@@ -355,6 +429,8 @@ int main(int argc, char **argv)
 		keep_roles(graphs[i], &g);
 		dlb_graph_release(&g);
 		keep_choice(graphs[i], NULL, NULL, NULL);
+		keep_listed(graphs[i], false);
+		keep_listed(graphs[i], true);
 	}
 	for (int i = 2; i < DLB_LEN(graphs); i += 9) {
 		keep_choice(graphs[i], "w", NULL, NULL);

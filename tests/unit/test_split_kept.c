@@ -115,7 +115,7 @@ static void keep_ops(const struct dlb_graph *g)
 {
 	kept_add(g->output, g->n_outputs);
 	for (int t = 0; t < g->n_tensors; t++)
-		kept_add(&g->tensor[t].home, 1);
+		kept_add((const int[]){ g->tensor[t].home, (int)g->tensor[t].bound }, 2);
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
 		kept_text(o->name);
