@@ -157,6 +157,16 @@ static const char *const graphs[] = {
 	"x[3,N,4] | _,y = LSTM{hidden_size=2}(x, w[1,8,4], r[1,8,2], b[1,16], -, -, -, p[1,6])",
 	"x[3,N,4] | _,y = GRU{hidden_size=2}(x, w[1,6,4], r[1,6,2], b[1,12], -, h[1,1,2])",
 	"x[3,N,4] | _,y = RNN{hidden_size=2}(x, w[1,2,4], r[1,2,2], b[1,4])",
+	/* bodies */
+	"x[N,4] | y = Loop(@3, ?1, x, w[4,5])",
+	"x[N,4] | y = Loop(@3, ?1, x, w[1])",
+	"x[N,4] | y = If(?1, x, w[4,5], v[4])",
+	"x[N,4] | y = If(w[4,5], x)",
+	"x[N,4] | y = SequenceInsert(x, w[4])",
+	"x[N,4] | y = Scan(x, w[1], v[2])",
+	/* no inputs */
+	" | m = Gather(w[5,4], #1/2); y = MatMul(v[3,2], m)",
+	" | y = MatMul(w[4,4], w)",
 	/* random numbers count as samples */
 	"x[N,4] | n = RandomNormal{shape=3,4}(); m = MatMul(n, w[4,5]); y = Add(m, b[5])",
 	"x[N,4] | n = Bernoulli(w[3,4]); y = MatMul(n, v[4,5])",
