@@ -1,9 +1,11 @@
-/* Tests of rewrites that fuse: builds a graph with the rewrite, with all rewrites off, and with this one off; the
- * loss and every gradient of the first must equal those of the second (in f64, to 1e-11). */
+/* Tests of rewrites that fuse: builds a graph with the rewrite, with all rewrites off, and with this one off;
+ * the loss and every gradient of the first must equal those of the second (in f64, to 1e-11). The text of the
+ * first is kept; kept.h says how the lines are replaced. */
 #ifndef DLB_TEST_REWRITE_CASES_H
 #define DLB_TEST_REWRITE_CASES_H
 #include <math.h>
 #include "graph/graph.h"
+#include "graph/graph_json.h"
 #include "graph/order.h"
 #include "graph/passes.h"
 #include "graph/rewrite.h"
@@ -12,6 +14,7 @@
 #include "run_graph.h"
 #include "util/rng.h"
 #include "by_hand.h"
+#include "kept.h"
 
 static struct dlb_backend be;
 static const uint64_t seed = 20260202;
@@ -177,6 +180,10 @@ static inline void check(const char *rewrite, build_fn *build, int variant, cons
 		abort();
 	}
 	assert(IS(applied(&without, rewrite), ==, -1) && IS(spelt.n_rewritten, ==, 0));
+	json_t *text = dlb_graph_write(&fused);
+	kept_json(text);
+	json_decref(text);
+	kept_line(what, "%d ops, %d without", fused.n_ops, without.n_ops);
 	compare(what, &fused, &spelt, 3);
 	compare(what, &fused, &spelt, 5);
 	dlb_graph_release(&fused);

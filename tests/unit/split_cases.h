@@ -284,10 +284,7 @@ static inline int attend(struct dlb_graph *g, int x, const char *attrs, int mask
 	X("heads behind an axis", 17, \
 	  scores(g, OP("Reshape", OP("Tanh", OP("Reshape", heads(g, x), I(0, 1, 3, 16))), I(0, 3, 4, 4)))) \
 	X("slices of eight axes", 9, \
-	  scores(g, OP("Reshape", \
-		       A("Slice", "starts=0,0,0,0,0,0,0,0 ends=1000,3,1,1,1,1,4,4", \
-			 OP("Reshape", heads(g, x), I(0, 3, 1, 1, 1, 1, 4, 4))), \
-		       I(0, 3, 4, 4)))) \
+	  scores(g, eighths(g, OP("Reshape", heads(g, x), I(0, 3, 1, 1, 1, 2, 2, 4))))) \
 	X("heads in one axis", 17, \
 	  scores(g, OP("Reshape", OP("Tanh", OP("Reshape", heads(g, x), I(0, 48))), I(0, 3, 4, 4)))) \
 	X("heads of all samples", 17, \
@@ -362,6 +359,15 @@ static inline int heads(struct dlb_graph *g, int x)
 
 static inline int merged(struct dlb_graph *g, int x) { return OP("Reshape", x, I(-1, 12)); }
 static inline int wide(struct dlb_graph *g, int x) { return OP("MatMul", x, W("wide", 12, 48)); }
+
+/* The halves of y (N, 3, 1, 1, 1, 2, 2, 4), by slices of all of its axes. */
+static inline int eighths(struct dlb_graph *g, int y)
+{
+	const int a = A("Slice", "starts=0,0,0,0,0,0,0,0 ends=1000,3,1,1,1,1,2,4", y),
+		  b = A("Slice", "starts=0,0,0,0,0,1,0,0 ends=1000,3,1,1,1,2,2,4", y);
+
+	return OP("Reshape", A("Concat", "axis=5", b, a), I(0, 3, 4, 4));
+}
 
 /* y (N, 3, 4, 4) times as many keys, and its values. */
 static inline int scores(struct dlb_graph *g, int y)

@@ -2,6 +2,10 @@
  * changes (rewrite_cases.h). */
 #include "rewrite_cases.h"
 
+static const char *const kept[] = {
+#include "rewrite_attention_kept.inc"
+};
+
 /* -- RotaryEmbedding -- */
 
 enum {
@@ -299,7 +303,7 @@ static void grouped_heads_in_place(void)
 	dlb_graph_release(&g);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const int64_t dim[] = { 0, 4, 6 };
 
@@ -321,5 +325,5 @@ int main(void)
 	grouped_heads_in_place();
 	be.ops->close(&be);
 	printf("%d numbers compared\n", n_checked);
-	return 0;
+	return kept_end(argc, argv, kept, DLB_LEN(kept));
 }

@@ -2,6 +2,10 @@
  * result changes (rewrite_cases.h). */
 #include "rewrite_cases.h"
 
+static const char *const kept[] = {
+#include "rewrite_norm_kept.inc"
+};
+
 /* -- LayerNormalization -- */
 
 enum {
@@ -302,7 +306,7 @@ static int normalized(struct dlb_graph *g, int x, int variant)
 	return OP("Mul", y, kind == 3 ? OP("Tanh", out[0]) : W("after", 6));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const int64_t dim[] = { 0, 4, 6 };
 
@@ -327,5 +331,5 @@ int main(void)
 		check("conv-relu", convolution, kind, dim, 3, kind / 2 < 2);
 	be.ops->close(&be);
 	printf("%d numbers compared\n", n_checked);
-	return 0;
+	return kept_end(argc, argv, kept, DLB_LEN(kept));
 }
