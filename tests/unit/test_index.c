@@ -240,6 +240,8 @@ static void label_files(void)
 	refused("a", "zero", NULL, "%D/zero:2", "byte 8: not a line of text", "");
 	put_text("twice", "2.jpg 1\n1.jpg 2\n# 3\na b.jpg 1\n1.jpg 3\nc/3.jpg 1\n");
 	refused("a", "twice", NULL, "%D/twice:5", "a second label for '1.jpg'", "");
+	put_text("twice", "1.jpg 2\n1.jpg 3\n# 3\na b.jpg 1\nc/3.jpg 1\n2.jpg 1\n");
+	refused("a", "twice", NULL, "%D/twice:2", "a second label for '1.jpg'", "");
 	put_text("missing", "2.jpg 1\n1.jpg 2\nc/3.jpg 1\n");
 	refused("a", "missing", NULL, "%D/missing", "no label for image 'in/a b.jpg' of '%D/a'", "");
 	put_text("more", "2.jpg 1\n1.jpg 2\nc/3.jpg 1\nd.jpg 4\na b.jpg 1\n");
