@@ -10,6 +10,7 @@
 #include "check.h"
 #include "kept.h"
 #include "split_cases.h"
+#include "text_graph.h"
 
 static const char *const kept[] = {
 #include "passes_kept.inc"
@@ -99,6 +100,103 @@ static void keep_frozen(const struct split_case *c, const struct dlb_graph *was,
 	dlb_arena_release(&a);
 }
 
+/* -- training mode -- */
+
+#define NORM(attrs, outs) \
+	"x[N,4,3] | " outs " = BatchNormalization" attrs "(x, s[4]~steps, b[4], m[4], v[4]~same); z = " \
+							 "Relu(y)"
+static const struct {
+	int opset;
+	const char *text;
+} modes[] = {
+	{ 6, NORM("{is_test=0}", "y,m1,v1,m2,v2") },
+	{ 6, NORM("{is_test=1}", "y") },
+	{ 7, NORM("", "y") },
+	{ 7, NORM("", "y,m1,v1,m2,v2") },
+	{ 9, NORM("{momentum=0.8}", "y") },
+	{ 9, NORM("", "y,m1,v1,m2,v2") },
+	{ 13, NORM("", "y") },
+	{ 14, NORM("{training_mode=0}", "y") },
+	{ 14, NORM("{training_mode=1 momentum=0.8}", "y,m1,v1") },
+	{ 17, NORM("", "y") },
+	{ 17, NORM("{epsilon=0.01 training_mode=1}", "y,m1,v1") },
+	/* one tensor for several purposes */
+	{ 17, "x[N,4,3] | y,m1,v1 = BatchNormalization{training_mode=1}(x, s[4]~ones, b[4]~zeros, b, s); z = "
+	      "Relu(y)" },
+	{ 17, "x[N,4,3] | y = BatchNormalization(x, s[4]~ones, b[4]~zeros, b, s); z = Relu(y)" },
+	{ 17,
+	  "x[N,4,3] | y,m1,v1 = BatchNormalization{training_mode=1}(x, s[4]~same, b[4], b, s); z = Relu(y)" },
+	{ 17,
+	  "x[N,4,3] | y,m1,v1 = BatchNormalization{training_mode=1}(x, s[4], b[4], m[4]~zeros, v[4]~ones); "
+	  "z,m2,v2 = BatchNormalization{training_mode=1}(y, s, b, m, v); u = Relu(z)" },
+	{ 17, "x[N,4,3] | y,m1,v1 = BatchNormalization{training_mode=1}(x, s[4], b[4]~ones, m[4]~zeros, b); "
+	      "z,m2,v2 = BatchNormalization{training_mode=1}(y, s, b, m, b); u = Relu(z)" },
+	{ 17,
+	  "x[N,4,3] | y,m1,v1 = BatchNormalization{training_mode=1}(x, s[4], b[4], m[4]~zeros, v[4]~ones); "
+	  "z = BatchNormalization{training_mode=0}(y, s, b, m, v); u = Relu(z)" },
+	/* dropout */
+	{ 7, "x[N,4] | y = Dropout{ratio=0.3}(x); z = Relu(y)" },
+	{ 10, "x[N,4] | y = Dropout(x); z = Relu(y)" },
+	{ 6, "x[N,4] | y = Dropout{is_test=1 ratio=0.3}(x); z = Relu(y)" },
+	{ 12, "x[N,4] | y = Dropout(x); z = Relu(y)" },
+	{ 12, "x[N,4] | y = Dropout(x, %0.3); z = Relu(y)" },
+	{ 12, "x[N,4] | y = Dropout(x, %0.3, ?1); z = Relu(y)" },
+	{ 12, "x[N,4] | y = Dropout(x, %0.3, ?0); z = Relu(y)" },
+	{ 12, "x[N,4] | y = Dropout(x, %0.0, ?1); z = Relu(y)" },
+	{ 12, "x[N,4] | y = Dropout(x, -, ?1); a = Dropout(y, %0.25, ?0); b = Dropout(a); z = Relu(b)" },
+	{ 12, "x[N,4,4] | y = Dropout(x, %0.3, ?1); p = Softmax(y); m = MatMul(p, x); z = Relu(m)" },
+	{ 12, "x[N,4,4] | y = Dropout(x, %0.3, ?1); p = Softmax(y); m = MatMul(p, x); q = Softmax(m); n = "
+	      "MatMul(q, x); z = Relu(n)" },
+	{ 12, "x[N,4,4] | p = Softmax(x); m = MatMul(p, x); z = Relu(m)" },
+	{ 12, "x[N,4,4] | y = Dropout(x, %0.3, ?1); p = Softmax(y); m = Mul(p, x); z = Relu(m)" },
+	{ 15, "x[N,4] | n = RandomNormalLike(x); y = Mul(x, n); z = Relu(y)" },
+	{ 15, "x[N,4] | n = RandomNormalLike(x); o = RandomUniformLike(x); y = Mul(o, n); z = Relu(y)" },
+	/* what a Dropout may follow */
+	{ 12, "x[N,4] | y = Relu(x); s = Shape(y); a = Tanh(y); z = Mul(y, a)" },
+	{ 12, "x[N,4] | y = Relu(w[4]); a = Greater(x, y); b = Cast{to=11}(a); z = Mul(b, x)" },
+};
+
+/* Trains normalizations (1), freezes them (0), or leaves them as they are (-1); then adds dropout, if asked to. */
+static void keep_mode(int i, int train, const char *dropout)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g;
+	char name[40];
+	int changed = 0;
+
+	text_graph(&g, modes[i].text, modes[i].opset, seed);
+	if (dlb_graph_fold(&g, 3, &be, &err))
+		test_die(&err);
+	if (train >= 0)
+		changed = dlb_graph_set_batchnorm(&g, train);
+	dlb_graph_own_statistics(&g);
+	const int rc = dropout ? dlb_graph_add_dropout(&g, dropout, &err) : 0;
+	dlb_graph_note_dropout(&g);
+	for (int k = 0; k < g.n_ops; k++)
+		kept_add((const int[]){ g.op[k].opset, g.op[k].n_out, g.op[k].colocate }, 3);
+	keep_text(&g);
+	kept_text(err.hint);
+	snprintf(name, sizeof name, "mode %d, %d, %s", i, train, dropout ? dropout : "none");
+	kept_line(name, "%d %d ops, %d notes, %d %s", changed, g.n_ops, g.n_notes, rc, err.what);
+	dlb_graph_release(&g);
+}
+
+static void training_modes(void)
+{
+	static const char *const asks[] = { "y=0.25",   "Relu*=0.5", "Drop*=0", "*=0.125", "y=1",
+					    "y=-0.5",   "=0.5",      "y",       "y=",      "y=x",
+					    "none=0.5", "y=0.5x",    "a=b=0.5" };
+
+	for (int i = 0; i < DLB_LEN(modes); i++) {
+		for (int train = -1; train <= 1; train++)
+			keep_mode(i, train, NULL);
+		for (int k = 0; k < 4; k++)
+			keep_mode(i, 1, asks[k]);
+	}
+	for (int k = 4; k < DLB_LEN(asks); k++)
+		keep_mode(0, 1, asks[k]);
+}
+
 /* The passes between the search for parameters and the loss. */
 enum { ADAPTERS, ADAPTERS_OF, DROPOUT, TRAINED, GIVEN, N_PASSES };
 
@@ -172,6 +270,7 @@ int main(int argc, char **argv)
 			if ((pass != TRAINED && pass != GIVEN) || strstr(cases[i].name, "batch norm"))
 				keep_pass(&cases[i], pass);
 	}
+	training_modes();
 	be.ops->close(&be);
 	return kept_end(argc, argv, kept, DLB_LEN(kept));
 }

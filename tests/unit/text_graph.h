@@ -82,7 +82,7 @@ static inline int text_attrs(struct text_graph *p, struct dlb_attr *a)
 }
 
 /* Element i of a constant of this kind, whose last dimension is `row`. */
-static inline double text_value(const char *kind, double drawn, int64_t i, int64_t row, int64_t count)
+static inline double text_value(const char *kind, double random, int64_t i, int64_t row, int64_t count)
 {
 	const int64_t column = row ? i % row : 0;
 
@@ -97,7 +97,7 @@ static inline double text_value(const char *kind, double drawn, int64_t i, int64
 	       !strcmp(kind, "signs") ? (i % 2 ? -1 : 1) :
 	       !strcmp(kind, "last")  ? (i == count - 1) :
 	       !strcmp(kind, "same")  ? (double)column - 1.5 :
-					drawn;
+					random;
 }
 
 static inline int text_constant(struct text_graph *p, const char *name)
@@ -222,9 +222,9 @@ static inline int text_statement(struct text_graph *p, int *out)
 }
 
 /* Makes g of the text, in f64. */
-static inline void text_graph(struct dlb_graph *g, const char *text, int opset, uint64_t seed)
+static inline void text_graph(struct dlb_graph *g, const char *text, int opset, uint64_t from)
 {
-	struct text_graph p = { .g = g, .at = text, .seed = seed };
+	struct text_graph p = { .g = g, .at = text, .seed = from };
 	int out[8], n = 0;
 
 	begin_graph(g, opset);
