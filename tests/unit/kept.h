@@ -68,6 +68,26 @@ __attribute__((format(printf, 2, 3))) static inline void kept_line(const char *n
 	kept_line_at[n_kept++] = strdup(text);
 }
 
+/* A line piece by piece: kept_part for each, then kept_parts with its name. */
+static char kept_pieces[3800];
+
+__attribute__((format(printf, 1, 2))) static inline void kept_part(const char *format, ...)
+{
+	const size_t n = strlen(kept_pieces);
+	va_list more;
+
+	va_start(more, format);
+	vsnprintf(kept_pieces + n, sizeof kept_pieces - n, format, more);
+	va_end(more);
+	kept_sum = (kept_sum ^ 3) * 1099511628211u;
+}
+
+static inline void kept_parts(const char *name)
+{
+	kept_line(name, "%s", kept_pieces);
+	kept_pieces[0] = '\0';
+}
+
 static inline int kept_end(int argc, char **argv, const char *const *line, int n)
 {
 	int unlike = n != n_kept;

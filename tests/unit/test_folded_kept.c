@@ -1,6 +1,7 @@
-/* Kept results of folding small graphs: exports at a fixed batch, whose batch is found in views and in constant
- * operands, and sequences of tensors. A graph made to follow the batch gives the exported graph's values at the
- * exported batch, and samples together give what they give alone. kept.h says how lines are replaced. */
+/* Kept results of folding small graphs: exports at a fixed batch, whose batch is found in views and in
+ * constant operands, and sequences of tensors. A graph made to follow the batch gives the exported graph's
+ * values at the exported batch, and samples together give what they give alone. kept.h says how lines are
+ * replaced. */
 #include <math.h>
 #include "exec/agree.h"
 #include "graph/passes.h"

@@ -1,5 +1,5 @@
-/* The images of folders and tar files: which files are images, their classes and order, labels from files, and
- * what is refused, with line and byte. */
+/* The images of folders and tar files: which files are images, their classes and order, labels from files,
+ * and what is refused, with line and byte. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

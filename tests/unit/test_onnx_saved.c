@@ -1,6 +1,6 @@
-/* Saved ONNX models, read back as messages: which vertices and initializers are changed, added or removed for a
- * trained weight, in whose type its values are, how vertices read parameters that were merged, and that data in
- * other files are taken in, also from bodies and functions. */
+/* Saved ONNX models, read back as messages: which vertices and initializers are changed, added or removed for
+ * a trained weight, in whose type its values are, how vertices read parameters that were merged, and that data
+ * in other files are taken in, also from bodies and functions. */
 #include <unistd.h>
 #include "check.h"
 #include "graph/graph.h"

@@ -26,20 +26,7 @@ static void keep_text(const struct dlb_graph *g)
 		kept_text(g->note[i]);
 }
 
-__attribute__((format(printf, 3, 4))) static void line(const char *what, const struct split_case *c,
-						       const char *format, ...)
-{
-	char name[80], said[300];
-	va_list more;
-
-	va_start(more, format);
-	vsnprintf(said, sizeof said, format, more);
-	va_end(more);
-	snprintf(name, sizeof name, "%s, %s", what, c->name);
-	kept_line(name, "%s", said);
-}
-
-/* The inference graph has the loss of the training graph where nothing is random or normalized by the batch. */
+/* The inference graph has the loss of the training graph where nothing is random or normalized by batches. */
 static void keep_eval(const struct split_case *c, const struct dlb_graph *g)
 {
 	struct dlb_error err = { .what = "" };
@@ -55,7 +42,7 @@ static void keep_eval(const struct split_case *c, const struct dlb_graph *g)
 	for (int i = 0; i < out.n_ops; i++)
 		assert(IS(op_of[i], <, g->n_ops) && IS(out.op[i].phase, ==, DLB_FORWARD));
 	keep_text(&out);
-	line("inference", c, "%d ops of %d", out.n_ops, g->n_ops);
+	kept_part(", inference %d", out.n_ops);
 	if (!strstr(c->name, "drop") && !strstr(c->name, "batch norm")) {
 		struct test_run a, b;
 
@@ -83,7 +70,9 @@ static void keep_frozen(const struct split_case *c, const struct dlb_graph *was,
 
 	make(&g, c);
 	if (dlb_patterns_add(&p, pattern, &a, &err) || dlb_graph_freeze(&g, &p, &f, &err)) {
-		line(pattern, c, "%s; %s", err.what, err.hint);
+		kept_text(err.what);
+		kept_text(err.hint);
+		kept_part(", frozen none");
 	} else {
 		int *before = dlb_xcalloc((size_t)g.n_ops + 1, sizeof *before);
 
@@ -93,8 +82,7 @@ static void keep_frozen(const struct split_case *c, const struct dlb_graph *was,
 		kept_add(before, g.n_ops);
 		free(before);
 		keep_text(&g);
-		line(pattern, c, "%d weights, %lld elements, %d ops", f.weights, (long long)f.elements,
-		     g.n_ops);
+		kept_part(", frozen %d: %lld", f.weights, (long long)f.elements);
 	}
 	dlb_graph_release(&g);
 	dlb_arena_release(&a);
@@ -156,12 +144,12 @@ static const struct {
 	{ 12, "x[N,4] | y = Relu(w[4]); a = Greater(x, y); b = Cast{to=11}(a); z = Mul(b, x)" },
 };
 
-/* Trains normalizations (1), freezes them (0), or leaves them as they are (-1); then adds dropout, if asked to. */
+/* Trains normalizations (1), freezes them (0), or leaves them (-1); then adds dropout, if asked to. Each
+ * piece of a line is CHANGED:OPS:NOTES. */
 static void keep_mode(int i, int train, const char *dropout)
 {
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g;
-	char name[40];
 	int changed = 0;
 
 	text_graph(&g, modes[i].text, modes[i].opset, seed);
@@ -176,8 +164,8 @@ static void keep_mode(int i, int train, const char *dropout)
 		kept_add((const int[]){ g.op[k].opset, g.op[k].n_out, g.op[k].colocate }, 3);
 	keep_text(&g);
 	kept_text(err.hint);
-	snprintf(name, sizeof name, "mode %d, %d, %s", i, train, dropout ? dropout : "none");
-	kept_line(name, "%d %d ops, %d notes, %d %s", changed, g.n_ops, g.n_notes, rc, err.what);
+	kept_text(err.what);
+	kept_part("%d:%d:%d%s ", changed, g.n_ops, g.n_notes, rc ? "!" : "");
 	dlb_graph_release(&g);
 }
 
@@ -192,9 +180,11 @@ static void training_modes(void)
 			keep_mode(i, train, NULL);
 		for (int k = 0; k < 4; k++)
 			keep_mode(i, 1, asks[k]);
+		kept_parts(strchr(modes[i].text, '|') + 2);
 	}
 	for (int k = 4; k < DLB_LEN(asks); k++)
 		keep_mode(0, 1, asks[k]);
+	kept_parts("requests for dropout");
 }
 
 /* The passes between the search for parameters and the loss. */
@@ -231,7 +221,9 @@ static void keep_pass(const struct split_case *c, int pass)
 	if (dlb_graph_fold(&g, 3, &be, &err) || dlb_graph_find_parameters(&g, &err))
 		test_die(&err);
 	if (apply(&g, pass, &count, &err)) {
-		line(names[pass], c, "%s; %s", err.what, err.hint);
+		kept_text(err.what);
+		kept_text(err.hint);
+		kept_part(", no %s", names[pass]);
 	} else {
 		if (dlb_graph_attach_loss(&g, "mse", &err) || dlb_graph_rewrite(&g, &err) ||
 		    dlb_graph_choose_layout(&g, &err) || dlb_graph_differentiate(&g, &err) ||
@@ -243,7 +235,8 @@ static void keep_pass(const struct split_case *c, int pass)
 			kept_real(g.adapter[i].scale);
 			kept_add((const int[]){ g.adapter[i].rank, g.adapter[i].transposed }, 2);
 		}
-		line(names[pass], c, "%d changed, %d adapters, %d ops", count, g.n_adapters, g.n_ops);
+		kept_part(", %s %d", names[pass], g.n_ops);
+		kept_add(&count, 1);
 	}
 	dlb_graph_release(&g);
 }
@@ -262,13 +255,14 @@ int main(int argc, char **argv)
 		for (int k = 0; k < n; k++)
 			kept_text(lines[k]);
 		keep_text(&g);
-		line("trained", &cases[i], "%d ops, %d warnings", g.n_ops, n);
+		kept_part("%d ops, %d warnings", g.n_ops, n);
 		keep_eval(&cases[i], &g);
 		keep_frozen(&cases[i], &g, patterns[i % DLB_LEN(patterns)]);
 		dlb_graph_release(&g);
 		for (int pass = 0; pass < N_PASSES; pass++)
 			if ((pass != TRAINED && pass != GIVEN) || strstr(cases[i].name, "batch norm"))
 				keep_pass(&cases[i], pass);
+		kept_parts(cases[i].name);
 	}
 	training_modes();
 	be.ops->close(&be);

@@ -14,8 +14,8 @@ struct laid {
 	int64_t stride[4], count;
 };
 
-/* Lays dimensions dim[n] in a random order, of which `last` or, if it is -1, one of the last two lies densest;
- * `gaps`: with elements between rows. */
+/* Lays dimensions dim[n] in a random order, of which `last` or, if it is -1, one of the last two lies
+ * densest; `gaps`: with elements between rows. */
 static struct laid lay(const int64_t *dim, int n, int last, bool gaps)
 {
 	struct laid x = { .count = 1 };

@@ -228,8 +228,8 @@ static void keep_choice(const char *text, const char *train, const char *freeze,
 	dlb_arena_release(&a);
 }
 
-/* The exporter lists the initializers, of every third kind, and what each vertex uses; `less`: not the last one,
- * but two parameters that the model does not have, of which its last vertex uses one. */
+/* The exporter lists the initializers, every third one as a buffer, and what each vertex uses; `less`: not the
+ * last one, but two parameters that the model does not have, of which its last vertex uses one. */
 static void list(struct dlb_graph *g, bool less)
 {
 	int *uses = dlb_arena_array(&g->arena, (size_t)g->n_tensors + 1, sizeof *uses), n = 0;

@@ -100,7 +100,7 @@ static void same_results(const char *what, const struct dlb_graph *g, const stru
 	test_run_release(&b);
 }
 
-/* -- lines -- */
+/* -- lines: OPS:CONCATS+SAMPLECONCATS-SPLITS-SAMPLESPLITS=SUMS of each request, in the order of requests[] -- */
 
 static int count(const struct dlb_graph *g, const char *type)
 {
@@ -159,16 +159,16 @@ static void keep(const struct split_case *c, const struct dlb_split_request *ask
 	if (dlb_graph_split(&g, &why, 1, &err)) {
 		kept_text(err.where);
 		kept_text(err.hint);
-		kept_line(what, "%s", err.what);
+		kept_text(err.what);
+		kept_part("no ");
 	} else {
 		if (dlb_graph_check(&g, &err) || dlb_graph_index(&g))
 			test_die(&err);
 		keep_ops(&g);
 		const bool one = !dlb_graph_check_runnable(&g, 1, &err);
 		kept_text(err.what);
-		kept_line(what, "%d of %d: %d+%d-%d-%d=%d", g.n_was_split, g.n_ops, count(&g, "Concat"),
-			  count(&g, "SampleConcat"), count(&g, "Split"), count(&g, "SampleSplit"),
-			  count(&g, "Sum"));
+		kept_part("%d:%d+%d-%d-%d=%d ", g.n_was_split, count(&g, "Concat"), count(&g, "SampleConcat"),
+			  count(&g, "Split"), count(&g, "SampleSplit"), count(&g, "Sum"));
 		same_results(what, &g, whole, 3);
 		if (one) /* some shards by samples are empty */
 			same_results(what, &g, whole, 1);
@@ -190,12 +190,13 @@ static void keep_again(const struct split_case *c, const struct dlb_graph *whole
 	if (dlb_graph_split(&g, &first, 1, &err) || dlb_graph_split(&g, &second, 1, &err)) {
 		kept_text(err.where);
 		kept_text(err.hint);
-		kept_line(what, "%s", err.what);
+		kept_text(err.what);
+		kept_part("no ");
 	} else {
 		if (dlb_graph_check(&g, &err) || dlb_graph_index(&g))
 			test_die(&err);
 		keep_ops(&g);
-		kept_line(what, "%d of %d", g.n_was_split, g.n_ops);
+		kept_part("%d ", g.n_was_split);
 		same_results(what, &g, whole, 3);
 	}
 	dlb_graph_release(&g);
@@ -227,7 +228,8 @@ static void keep_pairs(const struct split_case *c, const struct dlb_graph *whole
 		    dlb_tensor_bytes(&g.tensor[g.op[i].out[0]], g.batch) >= DLB_SPLIT_PAIRS_BYTES)
 			assert(IS(g.op[i].n_in, ==, 2));
 	keep_ops(&g);
-	kept_line(what, "%d of %d, %d of %d", count(&g, "Sum"), g.n_ops, sums, before);
+	kept_add((const int[]){ before, g.n_ops }, 2);
+	kept_part("pairs %d>%d", sums, count(&g, "Sum"));
 	same_results(what, &g, whole, 3);
 	dlb_graph_release(&g);
 }
@@ -242,10 +244,13 @@ int main(int argc, char **argv)
 		for (int k = 0; k < DLB_LEN(requests); k++)
 			if (*requests[k].op != 'G' || count(&whole, "Gather"))
 				keep(&cases[i], &requests[k], &whole);
+		kept_parts(cases[i].name);
+		kept_part("again ");
 		keep_again(&cases[i], &whole, NULL);
 		keep_again(&cases[i], &whole, "output");
 		keep_again(&cases[i], &whole, "batch");
 		keep_pairs(&cases[i], &whole, 3 + i % 4);
+		kept_parts(cases[i].name);
 		dlb_graph_release(&whole);
 	}
 	for (int i = 0; i < DLB_LEN(cases); i++)
@@ -257,8 +262,10 @@ int main(int argc, char **argv)
 			loss = way ? "none" : "cross-entropy";
 			classes = way ? 5 : 24; /* as many as a loss in parts needs */
 			make(&whole, &cases[i]);
+			kept_part("%s ", loss);
 			for (int k = 0; k < 5; k++)
 				keep(&cases[i], &requests[k], &whole);
+			kept_parts(cases[i].name);
 			dlb_graph_release(&whole);
 		}
 	be.ops->close(&be);
