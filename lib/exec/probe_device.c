@@ -50,6 +50,9 @@ static int time_kernel(struct dlb_backend *be, struct dlb_kernel *k, void *const
 	int rc = 0;
 
 	*seconds = INFINITY;
+	if (!scratch)
+		rc = dlb_fail(err, NULL, "no %zu bytes of memory on this device to measure with",
+			      k->scratch_bytes + 1);
 	for (int i = 0; i <= TRIES && !rc && (i <= LEAST_TRIES || sum_s < tries_s); i++) {
 		rc = timed(be, run_kernel, &r, &s, err);
 		sum_s += s;
