@@ -285,7 +285,8 @@ static void pretend(int n, int rank)
 	me = rank;
 	now_s = 5000;
 	n_told = n_waiting = n_sent = 0;
-	no_memory = no_thread = no_socket = no_gather = ends = false;
+	no_memory = no_thread = no_socket = no_gather = false;
+	ends = false;
 	for (int r = 0; r < n; r++) {
 		world[r] = (struct rank){ .near = true, .local = true, .beats = r != rank, .state = 'S' };
 		world[r].page.pid = r == rank ? 0 : 1000 + r;
