@@ -50,3 +50,9 @@ same() { # CASE...
 @test "runs: stopped" { same stopped; }
 @test "runs: saved" { same saved; }
 @test "runs: not-saved" { same not-saved; }
+@test "runs: parts" { same parts; }
+@test "runs: edited-parts" { same edited-parts; }
+@test "runs: edited-shares" { same edited-shares; }
+@test "runs: edited-members" { same edited-members; }
+@test "runs: tested" { same tested; }
+@test "runs: adapters" { same adapters; }
