@@ -56,3 +56,4 @@ same() { # CASE...
 @test "runs: edited-members" { same edited-members; }
 @test "runs: tested" { same tested; }
 @test "runs: adapters" { same adapters; }
+@test "runs: saved-state" { same saved-state; }
