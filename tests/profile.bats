@@ -116,7 +116,6 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 # This machine's cluster without speeds, which another load may change.
 here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .bandwidth_Bps)'; }
 
-# bats test_tags=slow
 @test "--check: the machine that was measured" {
 	here >"$tmp/here.json"
 	validates "$tmp/here.json"
@@ -129,7 +128,6 @@ here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .band
 	[[ $stderr == *" cores here"* && $stderr == *"GB of memory here"*"(1.00 times)"* ]] || [[ $stderr == *"1 core here"* ]]
 }
 
-# bats test_tags=slow
 @test "--check: another machine, a line for each difference" {
 	here | jq '(.cluster.nodes[].host) = "elsewhere" | .cluster.groups[0].cores += 3 | .cluster.groups[0].processor = "Z80" |
 		(.cluster.memories[] | select(.class == "dram").bytes) *= 2 |

@@ -150,13 +150,13 @@ static bool listen_to(struct told *t, int in)
 	for (ssize_t i = 0; i < n; i++) {
 		if (buf[i] == '\r')
 			continue;
-		if (buf[i] != '\n' && t->n < sizeof t->line - 1) {
-			t->line[t->n++] = buf[i];
-			continue;
+		if (buf[i] == '\n' || t->n == sizeof t->line - 1) {
+			t->line[t->n] = '\0';
+			hear(t);
+			t->n = 0;
 		}
-		t->line[t->n] = '\0';
-		hear(t);
-		t->n = 0;
+		if (buf[i] != '\n')
+			t->line[t->n++] = buf[i];
 	}
 	return n > 0 || (n < 0 && errno == EINTR);
 }
