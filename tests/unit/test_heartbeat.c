@@ -80,12 +80,14 @@ const char *dlb_comm_host(const struct dlb_comm *c)
 bool dlb_comm_near(const struct dlb_comm *c, int rank)
 {
 	(void)c;
+	assert(IS(rank, <, n_ranks));
 	return world[rank].near;
 }
 
 bool dlb_comm_is_local(const struct dlb_comm *c, int rank)
 {
 	(void)c;
+	assert(IS(rank, <, n_ranks));
 	return world[rank].local;
 }
 

@@ -13,8 +13,9 @@
 #include "exec/probe.h"
 #include "util/clock.h"
 #include "check.h"
+#include "thread_ranks.h"
 
-enum { RANKS = 5, QUEUED = 4, THREADS = 4, LARGE_BYTES = 4 << 20 };
+enum { QUEUED = 4, THREADS = 4, LARGE_BYTES = 4 << 20 };
 enum which { NOTHING, NO_DEVICE, NO_BACK_END, NO_HOST };
 
 /* ---- what is pretended ---- */
@@ -31,24 +32,14 @@ struct message {
 	char *data;
 	size_t bytes;
 };
-struct dlb_comm {
-	int rank;
-};
-
 static const char *const *host_of;
-static int n_ranks, failing;
+static int failing;
 static enum which fails;
-static pthread_barrier_t all_are_here;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static struct message queue[RANKS][RANKS][QUEUED]; /* [from][to] */
 static int queued[RANKS][RANKS], pair[2];
-static struct {
-	int rc;
-	struct dlb_error err;
-	const void *in;
-} shared[RANKS];
-static _Thread_local int me, n_opened;
+static _Thread_local int n_opened;
 static _Thread_local int sent[RANKS][2];
 static _Thread_local double clock_s, device_s, mark_s[2];
 
@@ -56,79 +47,11 @@ double dlb_clock_s(void) { return clock_s; }
 double dlb_clock_thread_cpu_s(void) { return clock_s; }
 void dlb_sleep_s(double s) { clock_s += s; }
 
-/* ---- ranks ---- */
+/* ---- ranks and messages ---- */
 
-int dlb_comm_size(const struct dlb_comm *c)
-{
-	(void)c;
-	return n_ranks;
-}
-
-int dlb_comm_rank(const struct dlb_comm *c) { return c->rank; }
 const char *dlb_comm_host(const struct dlb_comm *c) { return host_of[c->rank]; }
 
-int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err)
-{
-	(void)err;
-	pthread_barrier_wait(&all_are_here);
-	if (!c->rank)
-		pair[0] = pair[1] = -1;
-	pthread_barrier_wait(&all_are_here);
-	return 0;
-}
-
-int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who)
-{
-	int found = 0;
-
-	(void)who;
-	shared[c->rank].rc = rc;
-	if (rc)
-		shared[c->rank].err = *err;
-	pthread_barrier_wait(&all_are_here);
-	for (int r = n_ranks - 1; r >= 0; r--)
-		if (shared[r].rc) {
-			found = -1;
-			*err = shared[r].err;
-		}
-	dlb_comm_barrier(c, err);
-	return found;
-}
-
-int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root,
-		    struct dlb_error *err)
-{
-	shared[c->rank].in = p;
-	pthread_barrier_wait(&all_are_here);
-	for (int r = 0; r < n_ranks && c->rank == root; r++)
-		memcpy((char *)recv + (size_t)r * bytes, shared[r].in, bytes);
-	return dlb_comm_barrier(c, err);
-}
-
-int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err)
-{
-	shared[c->rank].in = p;
-	pthread_barrier_wait(&all_are_here);
-	if (c->rank != root)
-		memcpy(p, shared[root].in, bytes);
-	return dlb_comm_barrier(c, err);
-}
-
-int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err)
-{
-	double *most = calloc((size_t)n + 1, sizeof *most);
-
-	assert(IS(op, ==, DLB_COMM_MAX));
-	shared[c->rank].in = x;
-	pthread_barrier_wait(&all_are_here);
-	for (int i = 0; i < n; i++)
-		for (int r = 0; r < n_ranks; r++)
-			most[i] = fmax(most[i], ((const double *)shared[r].in)[i]);
-	pthread_barrier_wait(&all_are_here);
-	memcpy(x, most, (size_t)n * sizeof *x);
-	free(most);
-	return dlb_comm_barrier(c, err);
-}
+static void all_have_met(void) { pair[0] = pair[1] = -1; }
 
 /* The first quarter of the messages, which warm up, take ten times as long; the others a little more each. */
 static double seconds_of(int to, size_t bytes)
@@ -334,36 +257,21 @@ static struct dlb_cluster found[RANKS];
 static struct dlb_error why[RANKS];
 static int status[RANKS], opened[RANKS], threads_of[RANKS];
 
-static void *rank_main(void *ctx)
+static void rank_main(struct dlb_comm *c)
 {
-	struct dlb_comm *c = ctx;
-
-	me = c->rank;
+	why[me] = (struct dlb_error){ .what = "" };
 	status[me] = dlb_cluster_probe(c, THREADS, &found[me], &why[me]);
 	opened[me] = n_opened;
 	threads_of[me] = threads_given;
-	return NULL;
 }
 
 static void measure(int n, const char *const *hosts, enum which failure, int rank)
 {
-	struct dlb_comm comm[RANKS];
-	pthread_t thread[RANKS];
-
-	n_ranks = n;
 	host_of = hosts;
 	fails = failure;
 	failing = rank;
-	pair[0] = pair[1] = -1;
-	pthread_barrier_init(&all_are_here, NULL, (unsigned)n);
-	for (int r = 0; r < n; r++) {
-		comm[r].rank = r;
-		why[r] = (struct dlb_error){ .what = "" };
-		assert(!pthread_create(&thread[r], NULL, rank_main, &comm[r]));
-	}
-	for (int r = 0; r < n; r++)
-		pthread_join(thread[r], NULL);
-	pthread_barrier_destroy(&all_are_here);
+	all_have_met();
+	run_ranks(n, rank_main);
 	for (int r = 0; r < n; r++)
 		assert(IS(opened[r], ==, 0));
 }
