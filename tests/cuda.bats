@@ -308,6 +308,23 @@ graphs() {
 	same "$tmp/cpu.json" "$tmp/gpu.json" 8
 }
 
+@test "replicas on devices: whole gradients, shares of states and of weights, clipped, and averages" {
+	local how
+	for how in '' '--zero 2' '--zero 3' '--zero 2 --clip-norm 0.1' '--sync-every 2'; do
+		# shellcheck disable=SC2086	# words
+		on 'cpu:1 cuda:1' mlp "$tmp/gpu.json" --replicas 2 --optimizer adam $how
+		jq '{dlb, cluster} | .cluster.kinds[].backend = "cpu"' "$tmp/gpu.json" >"$tmp/cpus.cluster"
+		# shellcheck disable=SC2086	# words
+		dlb-costmodel -q --cluster "$tmp/cpus.cluster" "$BATS_FILE_TMPDIR/mlp.json" |
+			dlb-place -q --replicas 2 --optimizer adam $how >"$tmp/cpu.json"
+		echo "$how"
+		train "$tmp/cpu.json" --steps 4 --save "$tmp/cpu.safetensors" >"$tmp/cpu.losses"
+		train "$tmp/gpu.json" --steps 4 --save "$tmp/gpu.safetensors" >"$tmp/gpu.losses"
+		close "$(cat "$tmp/cpu.losses")" "$(cat "$tmp/gpu.losses")"
+		same_weights "$tmp/cpu.safetensors" "$tmp/gpu.safetensors"
+	done
+}
+
 # bats test_tags=slow
 @test "replicas on a CPU and a device, with clipping and without" {
 	for clip in '' '--clip-norm 0.5'; do

@@ -462,6 +462,15 @@ static void rows(void)
 	dlb_watch_free(w, 7);
 	assert(IS(n_closed, ==, 1));
 	run.dispatch = NULL;
+	predicted_s = -1;		/* which nobody wants */
+	w = watch(2);
+	assert(IS(dlb_watch_replanned(w, &err), ==, 0));
+	view.times.busy_s = 0.5;
+	step(w, 2, 4);
+	dlb_watch_put(w, x);
+	for (int i = 0; i < DLB_LEN(x); i++)
+		assert(IS(x[i], ==, i == 2 * DLB_LEN(x) / 3 ? 0.5 : 0));
+	dlb_watch_free(w, 7);
 }
 
 static void metrics(void)
