@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlb-profile by several ranks of this host: the kinds that each has, clusters, and the hosts of a file, for which a stand-in of
-# mpiexec says what ranks and hosts would say.
+# dlb-profile by several ranks of this host: the kinds that each has, clusters, and the hosts of a file, for
+# which a stand-in of mpiexec says what ranks and hosts would say.
 load helper
 model=$models/digits_mlp.onnx
 
@@ -17,7 +17,7 @@ by_ranks() {
 	mpirun --oversubscribe --bind-to none -np 2 ./as-rank
 }
 
-@test "each kind is measured by the first rank that has it, and its figures are those of that rank" {
+@test "each kind of both ranks is measured, and all its figures are of one measurement" {
 	by_ranks "-q -b 4 -d cpu/2 -d cpu $model" "-q -b 4 -d cpu/3 -d cpu/2 $model" >doc.json
 	validates doc.json
 	jq -e '.profile | ([.kinds[].name] == ["cpu/2", "cpu/3", "cpu"]) and (.kinds | all(.peak_flops > 1e8 and .bandwidth_Bps > 1e7 and

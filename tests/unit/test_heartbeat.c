@@ -1,5 +1,6 @@
-/* Heartbeats, in a world that is pretended: this program has a clock, a communicator, datagrams and the state of other
- * ranks' threads of its own in place of the library's, and lets the thread of one rank take one turn after the other. */
+/* Heartbeats, in a world that is pretended: this program has a clock, a communicator, datagrams and the
+ * state of other ranks' threads of its own in place of the library's, and lets the thread of one rank take
+ * one turn after the other. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <errno.h>
@@ -367,7 +368,8 @@ static void silent_ranks(void)
 	}
 }
 
-/* A rank that waits for a core or a page is not silent; one that has not begun, or has said goodbye, neither. */
+/* A rank that waits for a core or a page is not silent; one that has not begun, or has said goodbye,
+ * neither. */
 static void not_silent(void)
 {
 	pretend(5, 0);

@@ -1,6 +1,7 @@
-/* The cluster that several ranks measure, with ranks that are threads: hosts, kinds, speeds, memories, and the latency
- * and bandwidth of links. This program has a communicator, back ends, hosts and a clock of its own in place of the
- * library's; a device takes the time that its rates give, and a message that of its receiver. */
+/* The cluster that several ranks measure, with ranks that are threads: hosts, kinds, speeds, memories, and
+ * the latency and bandwidth of links. This program has a communicator, back ends, hosts and a clock of its
+ * own in place of the library's; a device takes the time that its rates give, and a message that of its
+ * receiver. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -230,7 +231,8 @@ int dlb_backend_open(const char *name, int device, int n_threads, struct dlb_bac
 	return open_device(device, n_threads, out, err);
 }
 
-/* A host with 4e9 bytes of memory and 1 more by the rank, 1e9 of fast memory, and others that do not count. */
+/* A host with 4e9 bytes of memory and 1 more by the rank, 1e9 of fast memory, and others that do not
+ * count. */
 int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int threads, struct dlb_error *err)
 {
 	if (fails == NO_HOST && me == failing)
@@ -278,7 +280,8 @@ static void measure(int n, const char *const *hosts, enum which failure, int ran
 
 static bool close_to(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
-/* Half a round trip: the median of those that do not warm up, 50 .. 199 of small messages and 3 .. 11 of large ones. */
+/* Half a round trip: the median of those that do not warm up, 50 .. 199 of small messages and 3 .. 11 of
+ * large ones. */
 static double small_s(int to) { return (latency_s[to] + 8 / message_Bps[to]) * 1.1245 / 2; }
 static double large_s(int to) { return (latency_s[to] + LARGE_BYTES / message_Bps[to]) * 1.007 / 2; }
 static double rate_to(int to) { return LARGE_BYTES / (large_s(to) - small_s(to)); }

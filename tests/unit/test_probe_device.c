@@ -1,6 +1,6 @@
-/* Rates of devices, measured on pretended ones: products, copies, launches and transfers take the times that their
- * descriptions give, and every call can fail. This program has back ends and a clock of its own in place of the
- * library's. */
+/* Rates of devices, measured on pretended ones: products, copies, launches and transfers take the times
+ * that their descriptions give, and every call can fail. This program has back ends and a clock of its own
+ * in place of the library's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "util/clock.h"
 #include "check.h"
 
-/* A device. flops: of products of 768, 1536, 3072 and 6144 rows; bf16 0: it has no such products. [to host?] */
+/* A device. flops: of products of 768, 1536, 3072 and 6144 rows; bf16 0: it has no such products. [to
+ * host?] */
 struct device {
 	double flops[4], bf16, copy_Bps, launch_s, latency_s[2], link_Bps[2], free_bytes;
 	const char *words;

@@ -1,5 +1,6 @@
-/* How a profile is filled: which sizes are measured in which turns, how often, and what becomes of the times. Steps are not run:
- * this program has measurements, a device's rates and a number of cores of its own in place of the library's. */
+/* How a profile is filled: which sizes are measured in which turns, how often, and what becomes of the
+ * times. Steps are not run: this program has measurements, a device's rates and a number of cores of its
+ * own in place of the library's. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

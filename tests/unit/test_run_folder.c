@@ -1,6 +1,6 @@
-/* The folder of a run and what a dead run leaves: its folder, the files of mpiexec, shared memory, processes, and
- * copies of state. What belongs to somebody else stays. Files are in a folder of this test; segments of shared
- * memory have the number of a job that no other process has. */
+/* The folder of a run and what a dead run leaves: its folder, the files of mpiexec, shared memory,
+ * processes, and copies of state. What belongs to somebody else stays. Files are in a folder of this test;
+ * segments of shared memory have the number of a job that no other process has. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

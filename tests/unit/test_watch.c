@@ -1,5 +1,5 @@
-/* What the progress line, the log of steps and the metrics are told: times of several nodes, with a clock, an engine and files of
- * this program's own in place of the library's. */
+/* What the progress line, the log of steps and the metrics are told: times of several nodes, with a clock,
+ * an engine and files of this program's own in place of the library's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -462,7 +462,7 @@ static void rows(void)
 	dlb_watch_free(w, 7);
 	assert(IS(n_closed, ==, 1));
 	run.dispatch = NULL;
-	predicted_s = -1;		/* which nobody wants */
+	predicted_s = -1; /* which nobody wants */
 	w = watch(2);
 	assert(IS(dlb_watch_replanned(w, &err), ==, 0));
 	view.times.busy_s = 0.5;

@@ -1,5 +1,6 @@
-/* Ranks that are threads of this program: a communicator in place of the library's, with the collectives that measuring
- * takes. `me` is the rank of the calling thread. The program says what happens when all ranks have met. */
+/* Ranks that are threads of this program: a communicator in place of the library's, with the collectives
+ * that measuring takes. `me` is the rank of the calling thread. The program says what happens when all
+ * ranks have met. */
 #ifndef DLB_TESTS_THREAD_RANKS_H
 #define DLB_TESTS_THREAD_RANKS_H
 #include <math.h>
