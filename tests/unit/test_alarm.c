@@ -115,7 +115,8 @@ static void alarms(void)
 	/* datagrams that do not arrive: once, by rank 0, and not with -q */
 	a.quiet = true;
 	assert(SAME(telling(DLB_SILENCE_UNHEARD, true), ""));
-	a.quiet = a.unheard = false;
+	a.quiet = false;
+	a.unheard = false;
 	rank = 1;
 	assert(SAME(telling(DLB_SILENCE_UNHEARD, true), "") && a.unheard);
 	rank = 0;
@@ -208,6 +209,38 @@ static void rows(void)
 		"\"nodes\":[],"
 		"\"test_loss\":null,\"eval_s\":0.25}\n"
 		"{\"step\":1,\"epoch\":0,\"lr\":null,\"wall_s\":0,\"step_s\":0,\"bytes\":0,\"nodes\":[]}\n"));
+}
+
+/* A log that is continued keeps whole rows up to the step, and nothing behind the first that is none of them. */
+static void continued(void)
+{
+	static const struct {
+		int64_t step;
+		const char *was, *kept;
+	} cases[] = {
+		{ 0, "{\"step\":1}\n", "" },
+		{ 1, "{\"step\":1}\n{\"step\":2}\n", "{\"step\":1}\n" },
+		{ 2, "{\"step\":1}\n{\"step\":2}\n", "{\"step\":1}\n{\"step\":2}\n" },
+		{ 5, "{\"step\":1}\n{\"step\":2}", "{\"step\":1}\n" },
+	};
+
+	for (int i = 0; i < DLB_LEN(cases); i++) {
+		char path[] = "/tmp/test_alarm.XXXXXX";
+		struct dlb_step_log *l;
+		struct dlb_error err = { .what = "" };
+		FILE *f = fdopen(mkstemp(path), "w");
+
+		fputs(cases[i].was, f);
+		fclose(f);
+		assert(IS(dlb_step_log_open(&l, path, cases[i].step, 1, &err), ==, 0));
+		dlb_step_log_close(l, 7);
+		f = fopen(path, "r");
+		said[fread(said, 1, sizeof said - 1, f)] = '\0';
+		fclose(f);
+		unlink(path);
+		assert(SAME(said, cases[i].kept));
+	}
+	dlb_step_log_close(NULL, 7);
 }
 
 /* ---- memories ---- */
@@ -339,6 +372,7 @@ int main(void)
 	page = (size_t)sysconf(_SC_PAGESIZE);
 	alarms();
 	rows();
+	continued();
 	bound();
 	bound_state();
 	return 0;
