@@ -111,3 +111,26 @@ written() { # N
 	run -2 --separate-stderr pretended :
 	[[ $stderr == *"cannot write '$tmp/temporary/dlb-hosts-"* ]]
 }
+
+@test "--hosts: what mpiexec is started with" {
+	local as_root='' say='echo "dlb-profile: $SLURM_OVERLAP,$OMPI_ALLOW_RUN_AS_ROOT,$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM,$(wc -c)" >&2; exit 2'
+	[ "$(id -u)" != 0 ] || as_root=1
+	unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM SLURM_OVERLAP SLURM_JOB_ID
+	run -2 --separate-stderr pretended "$say" <<<input
+	[ "$stderr" = "dlb-profile: ,$as_root,$as_root,0" ]
+	export SLURM_JOB_ID=7
+	run -2 --separate-stderr pretended "$say" <<<input
+	[ "$stderr" = "dlb-profile: 1,$as_root,$as_root,0" ]
+	SLURM_OVERLAP=0 run -2 --separate-stderr pretended "$say" <<<input
+	[ "$stderr" = "dlb-profile: 0,$as_root,$as_root,0" ]
+	unset SLURM_JOB_ID
+	# a process group of its own, so that a signal from the terminal reaches the tool alone
+	run -2 --separate-stderr pretended 'read -r _ _ _ _ group _ <"/proc/$$/stat"; echo "dlb-profile: $((group == $$))" >&2; exit 2'
+	[ "$stderr" = 'dlb-profile: 1' ]
+	# variables of dlb go to the ranks, and no others
+	DLB_ONE=1 DLB_TWO='' XDLB=3 pretended 'exit 2' || true
+	[[ $(cat arguments) == *' -x DLB_ONE '* && $(cat arguments) == *' -x DLB_TWO '* && $(cat arguments) != *XDLB* ]]
+	mkdir none
+	run -2 --separate-stderr env PATH="$tmp/none" "$BUILD/bin/dlb-profile" --cluster --hosts hosts
+	one_line dlb-profile 'cannot start mpiexec: No such file or directory'
+}
