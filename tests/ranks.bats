@@ -50,7 +50,7 @@ by_ranks() {
 
 # The hosts of `hosts`, with mpiexec replaced by a script: it keeps its arguments and the host file.
 pretended() { # WHAT MPIEXEC DOES
-	printf '# the second first\nb1 slots=1 user=me\na1 slots=2\n' >hosts
+	printf '%b' "${hosts_file:-# the second first\nb1 slots=1 user=me\na1 slots=2\n}" >hosts
 	mkdir -p bin temporary
 	cat >bin/mpiexec.openmpi <<-END
 		#!/bin/bash
@@ -77,6 +77,11 @@ written() { # N
 	grep -Eq "^-n 3 --hostfile $tmp/temporary/dlb-hosts-[^ ]* --map-by seq --bind-to none .*$BUILD/bin/dlb-profile --cluster $" arguments
 	printf 'b1 username=me\na1\na1\n' | cmp - hostfile
 	[ -z "$(ls temporary)" ]
+	hosts_file='b1\na1\n'
+	written 2
+	pretended 'cat written.json' | jq -e '.cluster.hosts == [{name: "two", address: "b1", slots: 1}, {name: "one", address: "a1", slots: 1}]'
+	hosts_file=
+	written 3
 	# a document keeps what it has
 	dlb-profile -q --analytic "$model" >model.json
 	pretended 'cat written.json' -q model.json | jq -e '.graph and .profile and (.cluster.hosts | length == 2)'
