@@ -1,5 +1,5 @@
-/* Beats by datagram: the addresses that a rank gives, where beats are sent, and which are received. The system's
- * list of addresses is this test's own, and so are, where a case says so, its sockets. */
+/* Beats by datagram: the addresses that a rank gives, where beats are sent, and which are received. The
+ * system's list of addresses is this test's own, and so are, where a case says so, its sockets. */
 #define _DEFAULT_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

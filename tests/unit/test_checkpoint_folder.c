@@ -1,5 +1,5 @@
-/* The folder of checkpoints: which steps it has, what is removed of killed runs and of older checkpoints, what
- * takes the place of what, and that the files of other programs stay. */
+/* The folder of checkpoints: which steps it has, what is removed of killed runs and of older checkpoints,
+ * what takes the place of what, and that the files of other programs stay. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
