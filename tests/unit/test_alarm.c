@@ -211,7 +211,7 @@ static void rows(void)
 		"{\"step\":1,\"epoch\":0,\"lr\":null,\"wall_s\":0,\"step_s\":0,\"bytes\":0,\"nodes\":[]}\n"));
 }
 
-/* A log that is continued keeps whole rows up to the step, and nothing behind the first that is none of them. */
+/* A log that is continued keeps whole rows up to the step, and nothing behind them. */
 static void continued(void)
 {
 	static const struct {
