@@ -180,8 +180,6 @@ static const struct test_case {
 	{ "Gather", 17, "f2x4x3 l5<4", "axis=1", 0, 0 },
 	{ "LayerNormalization", 17, "f2x3x4 p4 f4", "", 0, 0 },
 	{ "LayerNormalization", 17, "f2x3x4 p3x4", "axis=1", 0, 0 },
-	{ "LayerNormalization", 17, "f2x3x4 p1x4 f4", "", 0, 0 },
-	{ "LayerNormalization", 17, "f2x3x4 p4 f1x1x4", "", 0, 0 },
 	{ "LayerNormalization", 17, "f2x3x4 p3x1 f1x1", "axis=1", 0, 0 },
 	{ "RMSNormalization", 23, "f2x3x4 p4", "", 0, 0 },
 	{ "RMSNormalization", 23, "f2x3x4 p3x4", "axis=-2 epsilon=0.2", 0, 0 },
@@ -205,7 +203,6 @@ static const struct test_case {
 	{ "StridedAttention", 17, "f4x5x2x3 f5x2x2x3 f5x2x2x2",
 	  "axesQ=2,0,1,3 axesK=2,1,0,3 axesV=1,2,0,3 is_causal=1", 0, 0 },
 	{ "InstanceNormalization", 17, "f2x3x4 p3 f3", "", 0, 0 },
-	{ "InstanceNormalization", 17, "f2x3x4 p3 f1x3", "", 0, 0 },
 	{ "LRN", 17, "f2x5x3", "size=4 alpha=0.5 bias=1.5", 0, 0 },
 	{ "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,6", "mode=linear", 0, 0 },
 	{ "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,3", "mode=cubic", 0, 0 },
@@ -346,9 +343,13 @@ static const struct test_case {
 	{ "LinearAttention", 27, "f2x3x4 f2x3x4 f2x3x6 f2x2x2x3 f2x3x2 f2x3x2",
 	  "q_num_heads=2 kv_num_heads=2", 2, 1 },
 	{ "CausalConvWithState", 27, "f2x3x5 f3x1x3", "", 0, 0 },
-	{ "CausalConvWithState", 27, "f2x3x5 f3x1x3 f3x1 f2x3x2", "", 0, 0 },
 	{ "CausalConvWithState", 27, "f2x3x5 f3x1x3 f3 f2x3x2", "activation=silu", 0, 0 },
 	{ "CausalConvWithState", 27, "f2x3x2 f3x1x4 f3 f2x3x3", "activation=swish", 0, 0 },
 	{ "CausalConvWithState", 27, "f2x3x2 f3x1x4 f3 f2x3x3", "", 2, 1 },
+	/* parameters whose shapes have dimensions of 1 beside those that are needed */
+	{ "LayerNormalization", 17, "f2x3x4 p1x4 f4", "", 0, 0 },
+	{ "LayerNormalization", 17, "f2x3x4 p4 f1x1x4", "", 0, 0 },
+	{ "InstanceNormalization", 17, "f2x3x4 p3 f1x3", "", 0, 0 },
+	{ "CausalConvWithState", 27, "f2x3x5 f3x1x3 f3x1 f2x3x2", "", 0, 0 },
 };
 #endif
