@@ -67,6 +67,8 @@ int dlb_team_problem_init(struct dlb_team_problem *t, const struct dlb_problem *
 	t->cluster.n_nodes = n;
 	t->cost.cluster = &t->cluster;
 	t->p = *whole;
+	t->p.arena = (struct dlb_arena){ 0 }; /* these belong to the original */
+	t->p.memo = NULL;
 	t->p.replicas = NULL;
 	t->p.cluster = &t->cluster;
 	t->p.cost = &t->cost;
