@@ -51,7 +51,26 @@ static void keep_choice(const char *name, struct dlb_problem *p, struct dlb_plan
 	kept_line(name, "%s %d in flight: %d, %.5g s", draft ? "draft" : "all", in_flight, rc, s);
 }
 
-static void choices(const struct world *w)
+/* Gives activations one of n sizes and ops one of n times, so that many choices are equal in one or both. */
+static void make_alike(struct made *m, int n)
+{
+	struct dlb_error err = { .what = "" };
+
+	for (int i = 0; i < m->d.g.n_tensors; i++)
+		if (m->d.g.tensor[i].size_mul > 0)
+			m->d.g.tensor[i].size_mul = 4000 * (1 + i % n);
+	for (int i = 0; i < m->d.g.n_ops; i++)
+		for (int k = 0; k < m->d.cl.n_kinds; k++)
+			for (int b = 0; b < m->d.c.n_batches; b++)
+				m->d.c.op_s[(k * m->d.c.n_ops + i) * m->d.c.n_batches +
+					    b] = ldexp((1 + i % n) * (1 + m->d.c.batch[b]), -15);
+	dlb_problem_release(&m->p);
+	if (dlb_problem_init(&m->p, &err))
+		die("problem", m->p.seed, &err);
+}
+
+/* alike: the number of sizes and times; 0: all different. */
+static void choices(const struct world *w, int alike)
 {
 	static const double parts[] = { .98, .95, .92, .88, .82, .75, .65, .5 };
 	struct made m;
@@ -63,6 +82,8 @@ static void choices(const struct world *w)
 	char name[40];
 
 	init(&m, w, &plain);
+	if (alike)
+		make_alike(&m, alike);
 	dlb_rng_init(&r, w->dag.seed);
 	random_plan(&m.p, &plan, &r);
 	if (w->dag.chain) /* parts, not single ops */
@@ -77,7 +98,7 @@ static void choices(const struct world *w)
 		need[d] = (double)(g.node[d].bound_bytes + g.node[d].scratch_bytes + g.node[d].state_bytes);
 	dlb_program_release(&g);
 	for (int i = 0; i < DLB_LEN(parts); i++) {
-		snprintf(name, sizeof name, "%d %.2f", (int)w->dag.seed, parts[i]);
+		snprintf(name, sizeof name, "%d %.2f%s", (int)w->dag.seed, parts[i], alike ? " alike" : "");
 		for (int d = 0; d < plan.n_nodes; d++)
 			m.p.memory_bytes[d] = rint(need[d] * fmin(1, parts[i] + .1 * (d % 2)));
 		plan.again = NULL;
@@ -141,7 +162,9 @@ int main(int argc, char **argv)
 			struct world w = worlds[i];
 
 			w.dag.seed += 20 * (uint64_t)turn;
-			choices(&w);
+			choices(&w, 0);
+			if (turn)
+				choices(&w, turn);
 			estimates(&w);
 		}
 	return kept_end(argc, argv, kept, DLB_LEN(kept));
