@@ -159,9 +159,66 @@ static void keep_rooflines(uint64_t seed)
 	}
 }
 
+/* Kinds of the cluster that the profile has measured, or has not: times of the ops, by the nearest of the
+ * measured kinds, by stated rates, or by default ones; else the message. */
+static void keep_kinds(void)
+{
+	static const struct {
+		const char *measured[2], *name, *backend;
+		int threads;
+		double peak_flops, bandwidth_Bps;
+	} rows[] = {
+		{ { "cpu", "cpu/4" }, "cpu/2", "cpu", 2, 0, 0 },
+		{ { "cpu/1", "cpu/4" }, "cpu/3", "cpu", 3, 0, 0 },
+		{ { "cpu/2", "cpu/4" }, "cpu/3", "cpu", 3, 0, 0 },
+		{ { "cpu/4", "cpu/2" }, "cpu/3", "cpu", 3, 0, 0 },
+		{ { "cpu/4", "cpu/2" }, "cpu", "cpu", 1, 3e10, 0 },
+		{ { "cpu/4", "cpu" }, "cpu/8", "cpu", 8, 0, 2e10 },
+		{ { "cuda", "gpu" }, "cpu/2", "cpu", 2, 0, 0 },
+		{ { "gpu", "cuda" }, "cpu", "cpu", 1, 1e9, 0 },
+		{ { "cpu", "cpu/4" }, "cuda", "cuda", 1, 0, 0 },
+		{ { "cpu", "cpu/4" }, "cuda", "cuda", 1, 1e12, 0 },
+		{ { "cpu", "cpu/4" }, "cuda", "cuda", 1, 0, 1e11 },
+		{ { "cpu", "cuda/x" }, "cud", "cud", 1, 0, 0 },
+		{ { "cpu", "cuda" }, "cuda", "cuda", 1, 1e12, 1e11 },
+		{ { "cpux", "cp" }, "cpu/4", "cpu", 4, 0, 0 },
+		{ { "cpu/2", "cuda" }, "cuda/b", "cuda", 1, 2e12, 1e11 },
+	};
+
+	for (int i = 0; i < DLB_LEN(rows); i++) {
+		struct costs x;
+		struct dlb_error err = { .what = "" };
+		char name[16];
+
+		costs_init(&x, 7);
+		dlb_cost_release(&x.d.c);
+		x.p.kind[0] = rows[i].measured[0];
+		x.p.kind[1] = rows[i].measured[1];
+		for (int k = 0; k < 2; k++) {
+			x.d.cl.kind[k].name = rows[i].name;
+			x.d.cl.kind[k].backend = rows[i].backend;
+			x.d.cl.kind[k].threads = rows[i].threads;
+			x.d.cl.kind[k].peak_flops = rows[i].peak_flops;
+			x.d.cl.kind[k].bandwidth_Bps = rows[i].bandwidth_Bps;
+		}
+		x.d.cl.kind[2].peak_flops = x.d.cl.kind[2].bandwidth_Bps = 1e10;
+		snprintf(name, sizeof name, "kind %s", rows[i].name);
+		if (dlb_cost_fit(&x.d.c, &x.d.g, i % 5 == 4 ? NULL : &x.p, &x.d.cl, &err)) {
+			kept_text(strncmp(err.hint, "did", 3) ? "state them" : err.hint); /* else folders */
+			kept_line(name, "%s: %s", err.where, err.what);
+		} else {
+			keep_times(name, &x);
+			dlb_cost_release(&x.d.c);
+		}
+		dlb_profile_release(&x.p);
+		dlb_cluster_release(&x.d.cl);
+		dlb_graph_release(&x.d.g);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	for (uint64_t seed = 1; seed <= 12; seed++) {
+	for (uint64_t seed = 1; seed <= 15; seed++) {
 		struct costs x;
 		char name[16];
 
@@ -175,5 +232,6 @@ int main(int argc, char **argv)
 		costs_release(&x);
 		keep_rooflines(seed);
 	}
+	keep_kinds();
 	return kept_end(argc, argv, kept, DLB_LEN(kept));
 }
