@@ -8,10 +8,28 @@
 #include "plan/replica.h"
 
 enum { MOST = 24 };
-static int n_left, n_groups, n_pipelines, n_unlike;
+static int n_shuffled, n_left, n_groups, n_pipelines, n_unlike;
+
+/* Whether node a comes before node b in the tree of groups: at the first level, from the root, at which their
+ * groups differ, the lower number; else the lower node. */
+static bool comes_before(const struct dlb_cluster *c, int a, int b)
+{
+	int path[2][MOST], n[2] = { 0 };
+
+	for (int k = 0; k < 2; k++)
+		for (int g = c->node[k ? b : a].group; g >= 0; g = c->group[g].parent) {
+			memmove(path[k] + 1, path[k], (size_t)n[k] * sizeof path[k][0]);
+			path[k][0] = g;
+			n[k]++;
+		}
+	for (int i = 0; i < n[0] && i < n[1]; i++)
+		if (path[0][i] != path[1][i])
+			return path[0][i] < path[1][i];
+	return a < b;
+}
 
 /* Nodes of a group, -1: of all, that may work: at most `most`, the fastest ones and of equal ones the first, in
- * their order in the cluster. */
+ * their order in the tree of groups. */
 static int used(const struct dlb_teams *t, int group, int most, int *node)
 {
 	const struct dlb_cluster *c = t->p->cluster;
@@ -29,10 +47,14 @@ static int used(const struct dlb_teams *t, int group, int most, int *node)
 				in = c->group[in].parent;
 			faster += !t->p->excluded[k] && (group < 0 || in == group) &&
 				  (t->alone_s[k] < t->alone_s[i] ||
-				   (t->alone_s[k] == t->alone_s[i] && k < i));
+				   (t->alone_s[k] == t->alone_s[i] && comes_before(c, k, i)));
 		}
-		if (faster < most)
-			node[n++] = i;
+		if (faster >= most)
+			continue;
+		int at = n++;
+		for (; at > 0 && comes_before(c, i, node[at - 1]); at--)
+			node[at] = node[at - 1];
+		node[at] = i;
 	}
 	return n;
 }
@@ -110,11 +132,14 @@ static void test_teams(uint64_t seed)
 	static const char *const clusters[] = {
 		"cpu:2 host cpu/4:3 host cpu:1*0.5 cpu:2",
 		"3(rack 2(host cpu:2)) link=shm:5e-6,1.2e10 link=rack:1e-5,1.25e9 link=site:3e-5,1.25e9",
-		"cpu:5", "cpu:1 host cpu/2:2*0.25 cpu:4"
+		"cpu:5", "cpu:1 host cpu/2:2*0.25 cpu:4",
+		"2(rack 2(host cpu:2)) cpu:2 rack host cpu:3 cpu/2:1 host cpu:1"
 	};
-	struct dag_options o = {
-		.seed = seed, .n_forward = 4, .training = true, .cluster = clusters[seed % 4], .batch = 24
-	};
+	struct dag_options o = { .seed = seed,
+				 .n_forward = 4,
+				 .training = true,
+				 .cluster = clusters[seed % DLB_LEN(clusters)],
+				 .batch = 24 };
 	struct dlb_rng r;
 	struct dlb_teams t;
 	struct dlb_problem p;
@@ -126,6 +151,14 @@ static void test_teams(uint64_t seed)
 	dlb_rng_init(&r, seed);
 	dag_init(&d, &o);
 	assert(IS(d.cl.n_nodes, <=, (int)MOST));
+	for (int i = d.cl.n_nodes - 1; i > 0 && seed % 3 == 1; i--) { /* groups of nodes far apart */
+		const int k = (int)dlb_rng_below(&r, (uint64_t)i + 1);
+		const struct dlb_node was = d.cl.node[i];
+
+		d.cl.node[i] = d.cl.node[k];
+		d.cl.node[k] = was;
+		n_shuffled++;
+	}
 	for (int i = 0; i < d.cl.n_nodes; i++) {
 		kappa[i] = 1 + (double)dlb_rng_below(&r, 4);
 		weight[i] = seed % 5 ? 1 : 1 + (double)dlb_rng_below(&r, 2);
@@ -222,7 +255,8 @@ int main(void)
 	test_now();
 	for (int seed = 1; seed <= check_cases(100); seed++)
 		test_teams((uint64_t)seed);
-	assert(IS(n_left, >, 0) && IS(n_groups, >, 0) && IS(n_pipelines, >, 0) && IS(n_unlike, >, 0));
+	assert(IS(n_shuffled, >, 0) && IS(n_left, >, 0) && IS(n_groups, >, 0) && IS(n_pipelines, >, 0) &&
+	       IS(n_unlike, >, 0));
 	printf("%d divisions that leave nodes out, %d groups tried by themselves\n", n_left, n_groups);
 	return 0;
 }
