@@ -153,13 +153,14 @@ static void test_teams(uint64_t seed)
 	assert(IS(d.cl.n_nodes, <=, (int)MOST));
 	for (int g = 1; g < d.cl.n_groups && seed % 3 == 1;
 	     g++) { /* neighbours in number under other parents */
-		struct dlb_group *a = &d.cl.group[g - 1], *b = &d.cl.group[g];
+		const int other = (int)dlb_rng_below(&r, (uint64_t)g);
+		struct dlb_group *a = &d.cl.group[other], *b = &d.cl.group[g];
 		const int was = a->parent;
 		bool leaves = a->parent >= 0 && b->parent >= 0;
 
 		for (int k = 0; k < d.cl.n_groups; k++)
-			leaves &= d.cl.group[k].parent != g && d.cl.group[k].parent != g - 1;
-		if (!leaves || dlb_rng_below(&r, 2))
+			leaves &= d.cl.group[k].parent != g && d.cl.group[k].parent != other;
+		if (!leaves)
 			continue;
 		a->parent = b->parent;
 		b->parent = was;
