@@ -82,6 +82,10 @@ static void again(const char *name, const struct made *m, const char *algorithm,
 		kept_text(plan.algorithm);
 		kept_add((const int[]){ same, plan.algorithm_given, plan.moved_ops }, 3);
 		kept_real(plan.moved_bytes);
+		const int n = plan.moved_ops;
+		const double bytes = plan.moved_bytes;
+		dlb_plan_moved(&m->p, now, &plan); /* counted anew, not on top */
+		assert(IS(plan.moved_ops, ==, n) && IS(plan.moved_bytes, ==, bytes));
 	}
 	keep_plan(name, rc, &plan, &err);
 	if (!rc)

@@ -204,6 +204,15 @@ static void test_numbers(struct dlb_doc *doc)
 	dlb_constraints_keep(&c, &next);
 	assert(SAME(next.priority, "given"));
 	dlb_plan_release(&next);
+	c.affinity = "dense"; /* of algorithm by-kind alone */
+	for (int by_kind = 0; by_kind < 2; by_kind++) {
+		dlb_plan_init(&next, d.g.n_ops, d.cl.n_nodes);
+		next.winner = by_kind ? "by-kind" : "heft";
+		dlb_constraints_keep(&c, &next);
+		assert(by_kind ? SAME(next.affinity, "dense") : !next.affinity);
+		dlb_plan_release(&next);
+	}
+	c.affinity = NULL;
 	dlb_constraints_release(&c);
 	json_object_set_new(json_array_get(ops, 1), "x-priority", json_string("high"));
 	assert(IS(read_from(&c, doc, NULL, &err), ==, -1) && SAME(err.what, "must be a number") &&

@@ -153,6 +153,8 @@ static void choose(const struct trial_case *x)
 		kept_line(x->name, "%d %s", err.status, err.what);
 	} else {
 		kept_add(plan.placement, plan.n_ops);
+		kept_add((const int[]){ plan.algorithm_given, (int)plan.effort }, 2);
+		kept_text(plan.algorithm ? plan.algorithm : "");
 		kept_real(drafts.work > 0 ? (double)drafts.work : 0);
 		kept_line(x->name, "%.5g s, %s, M %d, %d replicas, %s; %s, M %d, %d", plan.value_s,
 			  plan.schedule, plan.micro_batches, plan.n_replicas, plan.winner ? plan.winner : "-",
