@@ -83,6 +83,7 @@ static void test_chain(uint64_t seed)
 			for (int b = 0; b < d.c.n_batches; b++)
 				d.c.op_s[(k * d.c.n_ops + i) * d.c.n_batches + b] += d.c.batch[b] * 1e-6;
 	problem(&p, &d, 1 + (int)(seed % 6), "1f1b", NULL, seed);
+	dlb_problem_release(&p);
 	p.kappa = kappa;
 	if (dlb_problem_init(&p, &err))
 		die("problem", seed, &err);
