@@ -51,7 +51,10 @@ static void change_costs(struct dag *d, struct dlb_rng *r)
 				if (how == 2 && i % 3 == 0)
 					*s = 0;
 			}
+	const double larger = below(r, 3) ? 1 : 300; /* sums of their own */
 	for (int t = 0; t < d->g.n_tensors; t++) {
+		if (d->g.tensor[t].kind == DLB_T_WEIGHT || d->g.tensor[t].kind == DLB_T_WEIGHT_GRADIENT)
+			d->g.tensor[t].size_add *= larger;
 		if (how == 1 && d->g.tensor[t].size_mul > 0)
 			d->g.tensor[t].size_mul = 4096;
 		if (how == 3 && d->g.tensor[t].kind == DLB_T_ACTIVATION && t % 3 == 0 && t != d->g.loss)
@@ -66,7 +69,9 @@ static void share(struct dlb_plan *p, struct dlb_rng *r, bool async)
 
 	dlb_plan_set_replicas(p, n_teams[k], teams[k]);
 	s->allreduce = sums[below(r, DLB_LEN(sums))];
-	s->zero = below(r, 3) ? 0 : 1 + below(r, 3);
+	s->zero = async || below(r, 2) ? 0 : 1 + below(r, 3);
+	if (s->zero > 1 && below(r, 2))
+		p->micro_batches = 1;
 	s->feed_host = below(r, 3) == 0;
 	s->by_power = below(r, 2);
 	if (s->by_power) {
