@@ -75,9 +75,16 @@ static const struct options {
 	const char *cluster;
 	double memory; /* part of the model's bytes that a node has; 0: no limit */
 	uint64_t seed;
+	int n_forward;
 } settings[] = {
-	{ "cpu:2 host cpu:2*0.5 link=rack:1e-6,1e9", 0, 3 },
-	{ "cpu:3*2 cpu/2:1", .25, 4 },
+	{ "cpu:2 host cpu:2*0.5 link=rack:1e-6,1e9", 0, 3, 7 },
+	{ "cpu:3*2 cpu/2:1", .25, 4, 7 },
+};
+
+/* More than 500 ops, for which plans of less effort are tried too; a simple algorithm makes each. */
+static const struct options many = { "cpu:2 host cpu:2*0.5 link=rack:1e-6,1e9", 0, 3, 206 };
+static const char *const cases_of_many[] = {
+	"replicas=2 algorithm=even effort=3 M=2 | weights algorithm=greedy effort=2",
 };
 
 struct world_doc {
@@ -89,7 +96,7 @@ struct world_doc {
 static void make(struct world_doc *w, const struct options *x)
 {
 	const struct dag_options o = { .seed = x->seed,
-				       .n_forward = 7,
+				       .n_forward = x->n_forward,
 				       .training = true,
 				       .chain = x->seed % 2,
 				       .colocate = .5,
@@ -225,13 +232,27 @@ static void step(struct world_doc *w, const char *name, char *words)
 	json_decref(plan);
 }
 
+static void document(const struct options *x, int number, const char *words_of_case)
+{
+	struct world_doc w;
+	char *text = strdup(words_of_case), *rest, name[120];
+
+	make(&w, x);
+	for (char *words = strtok_r(text, "|", &rest); words; words = strtok_r(NULL, "|", &rest)) {
+		snprintf(name, sizeof name, "%d %.40s", number, words);
+		step(&w, name, words);
+	}
+	dlb_doc_release(&w.doc);
+	dag_release(&w.d);
+	free(text);
+}
+
 static void documents(const struct options *x, int number)
 {
 	for (int i = 0; i < DLB_LEN(cases); i++) {
 		/* with little memory, the ways to save it */
 		static const char *const saves[] = { "zero",       "recompute=auto", "offload",
 						     "batch=auto", "need",           "bit" };
-		struct world_doc w;
 		bool any = x->memory <= 0;
 
 		if (!any && i == 3) /* a refusal, slowly */
@@ -241,16 +262,7 @@ static void documents(const struct options *x, int number)
 			any |= strstr(cases[i], saves[k]) != NULL;
 		if (!any)
 			continue;
-		char *text = strdup(cases[i]), *rest, name[120];
-
-		make(&w, x);
-		for (char *words = strtok_r(text, "|", &rest); words; words = strtok_r(NULL, "|", &rest)) {
-			snprintf(name, sizeof name, "%d %.40s", number, words);
-			step(&w, name, words);
-		}
-		dlb_doc_release(&w.doc);
-		dag_release(&w.d);
-		free(text);
+		document(x, number, cases[i]);
 	}
 }
 
@@ -258,5 +270,7 @@ int main(int argc, char **argv)
 {
 	for (int i = 0; i < DLB_LEN(settings); i++)
 		documents(&settings[i], i);
+	for (int i = 0; i < DLB_LEN(cases_of_many); i++)
+		document(&many, 9, cases_of_many[i]);
 	return kept_end(argc, argv, kept, DLB_LEN(kept));
 }

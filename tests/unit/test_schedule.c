@@ -270,8 +270,32 @@ static void test_unequal(void)
 	}
 }
 
+/* Updates can come first in a synchronous plan of one replica on several nodes, where they do not already. */
+static void test_updates_first(void)
+{
+	struct pipeline x;
+	struct dlb_plan p;
+
+	pipeline_init(&x, 2, "cpu:2", 1, 2, 1, 0);
+	dlb_plan_init(&p, x.g.n_ops, 2);
+	p.graph = &x.g;
+	for (int k = 0; k < 24; k++) {
+		const bool first = k % 2, async = k / 2 % 2, one_node = k / 4 % 2;
+
+		p.updates_first = first;
+		p.schedule = async ? "async" : "1f1b";
+		p.n_replicas = k / 8 + 1;
+		for (int i = 0; i < p.n_ops; i++)
+			p.placement[i] = !one_node && i == p.n_ops - 1;
+		assert(IS(dlb_schedule_can_update_first(&p), ==, !first && !async && !one_node && k < 8));
+	}
+	dlb_plan_release(&p);
+	pipeline_release(&x);
+}
+
 int main(void)
 {
+	test_updates_first();
 	test_four_stages();
 	test_chunks();
 	test_unequal();
