@@ -51,10 +51,12 @@ static void change_costs(struct dag *d, struct dlb_rng *r)
 				if (how == 2 && i % 3 == 0)
 					*s = 0;
 			}
-	const double larger = below(r, 3) ? 1 : 300; /* sums of their own */
+	const int size = below(r, 4); /* 1: sums of their own; 2: a few elements */
 	for (int t = 0; t < d->g.n_tensors; t++) {
 		if (d->g.tensor[t].kind == DLB_T_WEIGHT || d->g.tensor[t].kind == DLB_T_WEIGHT_GRADIENT)
-			d->g.tensor[t].size_add *= larger;
+			d->g.tensor[t].size_add = size == 1 ? 300 * d->g.tensor[t].size_add :
+						  size == 2 ? 4 + fmod(d->g.tensor[t].size_add, 36) :
+							      d->g.tensor[t].size_add;
 		if (how == 1 && d->g.tensor[t].size_mul > 0)
 			d->g.tensor[t].size_mul = 4096;
 		if (how == 3 && d->g.tensor[t].kind == DLB_T_ACTIVATION && t % 3 == 0 && t != d->g.loss)
