@@ -6,6 +6,7 @@
 #include "kept.h"
 #include "random_dag.h"
 #include "plan/again.h"
+#include "plan/bucket_cost.h"
 #include "plan/async.h"
 #include "plan/offload.h"
 #include "plan/print.h"
@@ -36,6 +37,33 @@ static const struct dlb_offload_rule rules[] = { { "w*", "far", DLB_OFFLOAD_STAT
 
 static int below(struct dlb_rng *r, int n) { return (int)dlb_rng_below(r, (uint64_t)n); }
 
+/* The shape of a weight, and that of its gradient. size 1: a sum of its own; 2: a few elements. */
+static void set_shape(struct dlb_graph *g, int t, int size)
+{
+	struct dlb_tensor *x = &g->tensor[t];
+
+	if (x->kind == DLB_T_WEIGHT) {
+		const int64_t n = size == 1 ? (int64_t)x->size_add / 4 * 301 :
+				  size == 2 ? 1 + (int64_t)x->size_add / 4 % 9 :
+					      (int64_t)x->size_add / 4;
+		const int64_t rows = n % 7 == 0 ? 7 : n % 2 == 0 ? 2 : 1;
+
+		x->n_dims = n % 5 ? 2 : 1;
+		x->dim[0] = (struct dlb_dim){ 0, n % 5 ? rows : n };
+		x->dim[1] = (struct dlb_dim){ 0, n / rows };
+		x->size_add = 4 * (double)n;
+	} else if (x->kind == DLB_T_WEIGHT_GRADIENT) {
+		const struct dlb_tensor *w = &g->tensor[x->of];
+
+		x->n_dims = w->n_dims;
+		memcpy(x->dim, w->dim, sizeof x->dim);
+		x->size_add = w->size_add;
+	} else {
+		return;
+	}
+	x->dtype = DLB_F32;
+}
+
 /* Times and sizes that are equal, or nothing. */
 static void change_costs(struct dag *d, struct dlb_rng *r)
 {
@@ -51,12 +79,10 @@ static void change_costs(struct dag *d, struct dlb_rng *r)
 				if (how == 2 && i % 3 == 0)
 					*s = 0;
 			}
-	const int size = below(r, 4); /* 1: sums of their own; 2: a few elements */
+	const int size = below(r, 4);
+
 	for (int t = 0; t < d->g.n_tensors; t++) {
-		if (d->g.tensor[t].kind == DLB_T_WEIGHT || d->g.tensor[t].kind == DLB_T_WEIGHT_GRADIENT)
-			d->g.tensor[t].size_add = size == 1 ? 300 * d->g.tensor[t].size_add :
-						  size == 2 ? 4 + fmod(d->g.tensor[t].size_add, 36) :
-							      d->g.tensor[t].size_add;
+		set_shape(&d->g, t, size);
 		if (how == 1 && d->g.tensor[t].size_mul > 0)
 			d->g.tensor[t].size_mul = 4096;
 		if (how == 3 && d->g.tensor[t].kind == DLB_T_ACTIVATION && t % 3 == 0 && t != d->g.loss)
@@ -186,6 +212,31 @@ static void add_times(const struct dlb_timeline *t)
 	kept_real(t->fill_s);
 }
 
+/* To nine digits, so that one element more or less shows. */
+static void add_exactly(double x)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.9g", x);
+	kept_text(text);
+}
+
+/* Seconds of every sum by itself, and the bytes that nodes send for sums. */
+static void add_sums(const struct dlb_program *g, const struct dlb_plan *p, const struct dlb_cost *c)
+{
+	for (int n = 0; n < NODES && p->n_replicas > 1; n++) {
+		double bytes[DLB_N_SUM_CLASSES] = { 0 }, dense[DLB_N_SUM_CLASSES] = { 0 };
+
+		for (int b = 0; p->replica[0][n] >= 0 && b < g->node[n].n_buckets; b++)
+			add_exactly(dlb_plan_bucket_s(g, c, n, b));
+		dlb_plan_sum_bytes(g, c->cluster, n, bytes, dense);
+		for (int k = 0; k < DLB_N_SUM_CLASSES; k++) {
+			add_exactly(bytes[k]);
+			add_exactly(dense[k]);
+		}
+	}
+}
+
 /* The program for the full batch, or for a short last one. */
 static void keep_program(const char *name, const struct dlb_plan *p, const struct dag *d, int64_t batch,
 			 int n_state, uint64_t seed)
@@ -215,6 +266,7 @@ static void keep_program(const char *name, const struct dlb_plan *p, const struc
 		kept_real((double)np->scratch_bytes);
 		kept_real((double)np->state_bytes);
 	}
+	add_sums(&g, p, &d->c);
 	const struct dlb_simulate_choice how = { .keep_spans = true,
 						 .jitter = seed % 5 ? 0 : .1,
 						 .seed = seed };
