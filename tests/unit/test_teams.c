@@ -127,6 +127,32 @@ static void expect_slowest(const struct dlb_teams *t, int R, const struct dlb_te
 	n_unlike += any;
 }
 
+/* Moves groups to other parents and nodes to other groups, at random. */
+static void shuffle(struct dlb_cluster *c, struct dlb_rng *r)
+{
+	for (int g = 1; g < c->n_groups; g++) { /* neighbours in number under other parents */
+		const int other = (int)dlb_rng_below(r, (uint64_t)g);
+		struct dlb_group *a = &c->group[other], *b = &c->group[g];
+		const int was = a->parent;
+		bool leaves = a->parent >= 0 && b->parent >= 0;
+
+		for (int k = 0; k < c->n_groups; k++)
+			leaves &= c->group[k].parent != g && c->group[k].parent != other;
+		if (!leaves)
+			continue;
+		a->parent = b->parent;
+		b->parent = was;
+	}
+	for (int i = c->n_nodes - 1; i > 0; i--) { /* groups of nodes far apart */
+		const int k = (int)dlb_rng_below(r, (uint64_t)i + 1);
+		const struct dlb_node was = c->node[i];
+
+		c->node[i] = c->node[k];
+		c->node[k] = was;
+		n_shuffled++;
+	}
+}
+
 static void test_teams(uint64_t seed)
 {
 	static const char *const clusters[] = {
@@ -151,28 +177,8 @@ static void test_teams(uint64_t seed)
 	dlb_rng_init(&r, seed);
 	dag_init(&d, &o);
 	assert(IS(d.cl.n_nodes, <=, (int)MOST));
-	for (int g = 1; g < d.cl.n_groups && seed % 3 == 1;
-	     g++) { /* neighbours in number under other parents */
-		const int other = (int)dlb_rng_below(&r, (uint64_t)g);
-		struct dlb_group *a = &d.cl.group[other], *b = &d.cl.group[g];
-		const int was = a->parent;
-		bool leaves = a->parent >= 0 && b->parent >= 0;
-
-		for (int k = 0; k < d.cl.n_groups; k++)
-			leaves &= d.cl.group[k].parent != g && d.cl.group[k].parent != other;
-		if (!leaves)
-			continue;
-		a->parent = b->parent;
-		b->parent = was;
-	}
-	for (int i = d.cl.n_nodes - 1; i > 0 && seed % 3 == 1; i--) { /* groups of nodes far apart */
-		const int k = (int)dlb_rng_below(&r, (uint64_t)i + 1);
-		const struct dlb_node was = d.cl.node[i];
-
-		d.cl.node[i] = d.cl.node[k];
-		d.cl.node[k] = was;
-		n_shuffled++;
-	}
+	if (seed % 3 == 1)
+		shuffle(&d.cl, &r);
 	for (int i = 0; i < d.cl.n_nodes; i++) {
 		kappa[i] = 1 + (double)dlb_rng_below(&r, 4);
 		weight[i] = seed % 5 ? 1 : 1 + (double)dlb_rng_below(&r, 2);
