@@ -23,7 +23,9 @@ static const char *const kept[] = {
 static const char *const clusters[] = { "cpu:2 cpu/2:2*0.5", "cpu:1 host cpu:3*0.7 link=rack:1e-5,1e7",
 					"2(rack 2(host cpu:1)) link=rack:1e-5,2e7 link=site:5e-4,1e6",
 					"2(host cpu:2) link=shm:1e-6,1e9 link=rack:3e-5,5e6" };
-static const char *const sums[] = { "ring", "tree", "host", "doubling", "hierarchical", "auto" };
+static const char *const sums[] = {
+	"ring", "tree", "host", "doubling", "hierarchical", "hierarchical", "auto"
+};
 static const char *const compressions[] = { "none", "bf16", "lowrank:2", "lowrank:1", "cholesky:0.5" };
 static const int teams[][4 * NODES] = { { 0, -1, 2, -1, 1, -1, 3, -1 },
 					{ -1, -1, -1, 3, -1, -1, -1, 1, -1, -1, -1, 0 },
