@@ -51,9 +51,16 @@ fits() {
 @test "scenario: the efficiency of replicas is of the whole batch, which they share" {
 	dlb-profile -q --analytic --batch 32 "$models/resnet8.onnx" | dlb-costmodel -q -c cpu:2 | dlb-place -q --replicas 2 >"$tmp/doc.json"
 	echo '{"events": []}' >"$tmp/s.json"
-	dlb-run -q --dry-run --scenario "$tmp/s.json" --rounds 1 "$tmp/doc.json" >"$tmp/a.json"
+	dlb-run --dry-run --scenario "$tmp/s.json" --rounds 1 "$tmp/doc.json" >"$tmp/a.json" 2>"$tmp/said"
 	jq -c .report.scenario.ways "$tmp/a.json"
 	jq -e '.report.scenario.ways | all(.efficiency > .9 and .efficiency <= 1 and .schedule_efficiency >= .efficiency)' "$tmp/a.json"
+	# stderr has the figures of the report
+	jq -r '.report.scenario.ways[] | [.name, 100 * .efficiency, 100 * .schedule_efficiency, 1e3 * .step_s, .moved_ops] | @tsv' "$tmp/a.json" |
+		while read -r name part same_schedule ms moved; do
+			printf -v line '%-6s 1 rounds, efficiency %.1f %% of perfectly divisible ops (%.1f %% under the same schedule), %.4g ms a step, %d ops moved' \
+				"$name" "$part" "$same_schedule" "$ms" "$moved"
+			grep -F -e "--scenario: $line" "$tmp/said" || exit 1
+		done
 }
 
 @test "scenario: a straggler among replicas loses samples; what changes is their shares alone" {
