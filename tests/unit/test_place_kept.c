@@ -74,7 +74,8 @@ static bool wanted(const struct world *w, const struct variant *v, const struct 
 
 	if (!strcmp(x->name, "by-kind"))
 		return false;
-	return strcmp(x->name, "auto") ? (i + j + k) % 3 == 0 : (i + j) % 3 == 0;
+	/* auto takes a quarter of all time under little memory with an asynchronous schedule */
+	return strcmp(x->name, "auto") ? (i + j + k) % 3 == 0 : (i + j) % 3 == 0 && (i != 4 || j != 2);
 }
 
 static void all_placers(const struct world *w, const struct variant *v)
