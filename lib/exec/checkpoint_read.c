@@ -254,6 +254,21 @@ static const char *kept_as(const struct loading *l, const char *name)
 	return l->slot < 0 ? name : dlb_checkpoint_slot_name(l->a, l->s->rule, l->slot, name);
 }
 
+/* Marks the n elements of part s in `seen`, a byte for each element of the whole. true: one of them was marked
+ * before. */
+static bool overlaps(const struct dlb_slice *s, int64_t n, char *seen)
+{
+	char *part = dlb_xmalloc((size_t)n + 1);
+	bool twice;
+
+	dlb_slice_take(s, 1, seen, part);
+	twice = memchr(part, 1, (size_t)n);
+	memset(part, 1, (size_t)n);
+	dlb_slice_put(s, 1, part, seen);
+	free(part);
+	return twice;
+}
+
 /* Reads and checks the manifest's entry for one share of a weight or optimizer state of n elements. */
 static bool read_share(const json_t *e, int64_t n, struct dlb_share *share, const char **part)
 {
@@ -270,7 +285,7 @@ static void *gather_shares(const struct loading *l, const json_t *list, const ch
 {
 	const size_t bytes = dlb_dtype_bytes(d->dtype);
 	const int64_t n = dlb_desc_count(d);
-	char *whole = dlb_xcalloc(dlb_desc_bytes(d) + 1, 1);
+	char *whole = dlb_xcalloc(dlb_desc_bytes(d) + 1, 1), *seen = dlb_xcalloc((size_t)n + 1, 1);
 	int64_t covered = 0;
 	size_t i;
 	json_t *e;
@@ -290,15 +305,28 @@ static void *gather_shares(const struct loading *l, const json_t *list, const ch
 		if (share.n && !((st = part_open(l->parts, l->m->dir, file, err)) &&
 				 (data = find_data(st, l->m->dir, kept_as(l, name), &part, err))))
 			goto bad;
+		const struct dlb_slice s = { .n_dims = 1,
+					     .dim = { n },
+					     .units = n,
+					     .unit = 1,
+					     .first = share.first,
+					     .count = share.n };
+		if (share.n && overlaps(&s, share.n, seen)) {
+			dlb_fail(err, l->m->dir, "in the manifest shares of '%s' overlap", kept_as(l, name));
+			goto bad;
+		}
 		if (share.n)
 			memcpy(whole + (size_t)share.first * bytes, data, (size_t)share.n * bytes);
 		covered += share.n;
 	}
-	if (covered == n)
+	if (covered == n) {
+		free(seen);
 		return whole;
+	}
 	dlb_fail(err, l->m->dir, "the checkpoint has not all shares of '%s'", kept_as(l, name));
 bad:
 	free(whole);
+	free(seen);
 	return NULL;
 }
 
@@ -318,35 +346,49 @@ static const void *whole_data(const struct loading *l, const char *name, const c
 	return st ? find_data(st, l->m->dir, kept_as(l, name), d, err) : NULL;
 }
 
+/* Copies the slice of tensor `of` at place e into `whole`, of shape d, and marks its elements in `seen`.
+ * Returns its number of elements; -1 with err. */
+static int64_t gather_part(const struct loading *l, const json_t *e, const char *of, const struct dlb_desc *d,
+			   void *whole, char *seen, struct dlb_error *err)
+{
+	struct dlb_desc part = { .dtype = d->dtype }, all;
+	const char *name, *file;
+	struct dlb_slice s;
+	const void *data;
+	void *own;
+
+	if (!read_place(e, &s, &name, &file, &part))
+		return dlb_fail(err, l->m->dir, "the manifest does not say where the parts of '%s' are", of);
+	all = dlb_slice_desc(&s, d->dtype);
+	if (!dlb_desc_same_shape(&all, d))
+		return dlb_fail(err, l->m->dir, "'%s' has another shape in the checkpoint than in the model",
+				of);
+	if (overlaps(&s, dlb_desc_count(&part), seen))
+		return dlb_fail(err, l->m->dir, "in the manifest parts of '%s' overlap", of);
+	if (!(data = whole_data(l, name, file, &part, &own, err)))
+		return -1;
+	dlb_slice_put(&s, dlb_dtype_bytes(d->dtype), data, whole);
+	free(own);
+	return dlb_desc_count(&part);
+}
+
 /* Copies the slices of tensor `of`, which `list` places, into `whole`, of shape d. */
 static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d,
 			void *whole, struct dlb_error *err)
 {
-	int64_t covered = 0;
+	char *seen = dlb_xcalloc((size_t)dlb_desc_count(d) + 1, 1);
+	int64_t covered = 0, n = 0;
 	size_t i;
 	json_t *e;
 
 	json_array_foreach(list, i, e) {
-		struct dlb_desc part = { .dtype = d->dtype }, all;
-		const char *name, *file;
-		struct dlb_slice s;
-
-		if (!read_place(e, &s, &name, &file, &part))
-			return dlb_fail(err, l->m->dir,
-					"the manifest does not say where the parts of '%s' are", of);
-		all = dlb_slice_desc(&s, d->dtype);
-		if (!dlb_desc_same_shape(&all, d))
-			return dlb_fail(err, l->m->dir,
-					"'%s' has another shape in the checkpoint than in the model", of);
-		void *own;
-		const void *data = whole_data(l, name, file, &part, &own, err);
-		if (!data)
-			return -1;
-		dlb_slice_put(&s, dlb_dtype_bytes(d->dtype), data, whole);
-		free(own);
-		covered += dlb_desc_count(&part);
+		if ((n = gather_part(l, e, of, d, whole, seen, err)) < 0)
+			break;
+		covered += n;
 	}
-	return covered == dlb_desc_count(d) ?
+	free(seen);
+	return n < 0 ? -1 :
+	       covered == dlb_desc_count(d) ?
 		       0 :
 		       dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
 }
