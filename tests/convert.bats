@@ -405,6 +405,11 @@ PY
 	# a transformer needs more than names
 	run -1 --separate-stderr layout '[0,0,0,0,0,0,0]'
 	one_line dlb-convert 'no stack of transformer layers: layer 0 has no attention'
+	# nor is one layer none
+	jq -c '.graph.ops |= [to_entries[] | .value.name = "/h.0/\(.key)" | .value] | del(.plan.inputs, .cost.inputs, .profile.inputs)' \
+		"$tmp/cnn.json" >"$tmp/one.json"
+	run -1 --separate-stderr dlb-convert --to megatron "$tmp/one.json"
+	one_line dlb-convert 'no stack of transformer layers: layer 0 has no attention'
 }
 
 @test "megatron: what is no stack of transformer layers is refused, numbered blocks too" {
