@@ -10,19 +10,19 @@
 #include "util/cores.h"
 #include "util/mem.h"
 
-/* Whether the back end is asked for the sizes of op's kernel: op is a matrix product or convolution that was
- * not measured, or a matrix product while libraries keep memory (`keep`). */
-static bool is_asked(const struct dlb_program *p, const struct dlb_cost *c, int op, int node, bool keep)
+/* Whether the back end is asked for the sizes of op's kernel: op is a matrix product, for which libraries keep
+ * memory, or a convolution that was not measured. */
+static bool is_asked(const struct dlb_program *p, const struct dlb_cost *c, int op, int node)
 {
 	const int kind = c->cluster->node[node].kind;
 	const struct dlb_op *o = &p->graph->op[op];
 
 	if (p->plan->placement[op] != node || o->kind < 0 || o->phase == DLB_UPDATE)
 		return false;
-	const bool measured = c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op],
-		   dense = !strcmp(dlb_op_work(o->type), "dense");
+	const bool measured = c->measured[(size_t)kind * (size_t)p->graph->n_ops + (size_t)op];
+	const char *work = dlb_op_work(o->type);
 
-	return measured ? keep && dense : dense || !strcmp(dlb_op_work(o->type), "conv");
+	return !strcmp(work, "dense") || (!measured && !strcmp(work, "conv"));
 }
 
 /* An op whose sizes are asked for. key: its signature. */
@@ -72,12 +72,11 @@ struct dlb_kernel_bytes *dlb_kernel_sizes(const struct dlb_program *whole, const
 	struct dlb_arena a = { 0 };
 	struct dlb_backend be;
 	/* a kind with more threads than this host has cores belongs to another host */
-	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores(),
-		   keep = here && ops->libraries_keep;
+	const bool here = ops && ops->is_host_memory && kind->threads <= dlb_cores();
 	int n = 0;
 
 	for (int i = 0; i < p->graph->n_ops && here; i++)
-		if (is_asked(p, c, i, node, keep))
+		if (is_asked(p, c, i, node))
 			asked[n++] = (struct asked){ dlb_op_signature(p->graph, i, p->size[0], &a), i };
 	if (n && !dlb_backend_open(kind->backend, 0, kind->threads, &be, &ignored)) {
 		found = dlb_xcalloc((size_t)p->graph->n_ops, sizeof *found);

@@ -452,8 +452,6 @@ struct dlb_backend_ops {
 	int (*n_devices)(struct dlb_error *err);
 	/* The libraries that differ between hosts, in a few words for people. NULL: none do. */
 	const char *(*about)(void);
-	/* Products make libraries keep memory (dlb_kernel.library_bytes, code_bytes). */
-	bool libraries_keep;
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
 	/* Writes the device's model in words. NULL: the host's processor. */

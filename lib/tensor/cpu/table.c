@@ -5,7 +5,6 @@ const struct dlb_backend_ops dlb_cpu_ops = {
 	.name = "cpu",
 	.is_host_memory = true,
 	.n_devices = dlb_cpu_n_devices,
-	.libraries_keep = true,
 	.open = dlb_cpu_open,
 	.close = dlb_cpu_close,
 	.alloc = dlb_cpu_alloc,
